@@ -34,12 +34,13 @@ pub use objects::{
     Listing, ObjectKind, PathEntry, PeelError, Person, TagFacts, TreeBounds, TreeEntry, TreeError,
     Version,
 };
-pub use packs::{DamagedPack, Promoted, RepackError, Repacked};
+pub use packs::{Collected, DamagedPack, Promoted, RepackError, Repacked};
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
 pub use refs::{MoveRecord, Ref, RefChange, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
-    AdoptError, Disk, DiskFull, Frozen, Fsck, KeptObjects, OpenError, Options, RepoError,
+    AdoptError, Disk, DiskFull, Frozen, Fsck, Garbage, GarbageRemoval, KeptObjects, OpenError,
+    Options, RepoError,
     Repositories, StageError, StagedTip,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};

@@ -4,7 +4,8 @@
 //!  push, fetch ─▶ QuarantineDir ─▶ QuarantinedPack ─put─▶ ┌───────┐ ──look──▶ objects read in process
 //!                 git writes       checked, synced        │ Packs │ ──borrow─▶ git upload-pack, fsck
 //!  adopt ────────────────────────────────────import─────▶ │       │ ──repack─▶ fewer packs, bitmap
-//!                                                         └───────┘ ──remove─▶ unused stores
+//!                                                         └───────┘ ──collect▶ unreachable objects
+//!                                                              └──────remove─▶ unused stores
 //! ```
 //!
 //! Code outside this module knows no file of an object store. The packs of an identifier lie in a
@@ -13,7 +14,8 @@
 //! Invariants:
 //! - A pack is durable before it is visible, and visible as a whole or not at all.
 //! - Objects are never dropped while a repository, an archived one or a [`Permit`] needs the store.
-//! - Methods that say so need the identifier's lock of `Repositories`.
+//! - A file of a pack comes and goes under the identifier's lock alone. Methods that say so need the
+//!   caller to hold it.
 
 use std::{
     collections::BTreeSet,
@@ -31,7 +33,7 @@ use std::{
 use grip_tasks::{Permit, Permits};
 use grip_types::{Identifier, Oid};
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     bare, disk,
@@ -41,21 +43,27 @@ use crate::{
     process::Git,
 };
 
+mod collect;
 mod damaged;
 mod import;
+mod marked;
 mod quarantined;
 mod remove;
 mod repack;
 mod size;
 
+pub use collect::Collected;
+pub(crate) use collect::{Removal, Roots, Unreachable, since};
 pub use damaged::DamagedPack;
+pub(crate) use marked::Marked;
 pub use quarantined::Promoted;
 pub(crate) use quarantined::{QuarantineDir, QuarantinedPack};
 pub(crate) use remove::remove_pack;
 pub use repack::{RepackError, Repacked};
 pub(crate) use size::{MEMORY_PER_OBJECT, StoreSize};
 
-/// Identifiers that share a generation by chance only reopen their stores more often.
+/// Identifiers that share a lock or a generation by chance only wait for each other, or reopen their
+/// stores more often.
 const STRIPES: usize = 64;
 /// Object directories kept open.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
@@ -68,8 +76,11 @@ pub(crate) struct Packs {
     open: Mutex<LruCache<Identifier, Opened>>,
     hasher: RandomState,
     generations: [AtomicU64; STRIPES],
+    locks: [Mutex<()>; STRIPES],
     /// Stores that a pack or an answer under way relies on.
     in_use: Permits<Identifier>,
+    /// Packs on their way into a store, or waiting in quarantine.
+    receiving: Permits<Identifier>,
     repacking: Permits<Identifier>,
     /// Empty directories of the quarantine for the next packs.
     spares: Mutex<Vec<PathBuf>>,
@@ -98,7 +109,9 @@ impl Packs {
             open: Mutex::new(LruCache::new(MAX_OPEN)),
             hasher: RandomState::new(),
             generations: std::array::from_fn(|_| AtomicU64::new(0)),
+            locks: std::array::from_fn(|_| Mutex::new(())),
             in_use: Permits::new(),
+            receiving: Permits::new(),
             repacking: Permits::new(),
             spares: Mutex::default(),
         })
@@ -128,6 +141,12 @@ impl Packs {
     /// Keeps the store where it is; taken under the identifier's lock, or before looking into it.
     pub(crate) fn borrow(&self, identifier: &Identifier) -> Permit<Identifier> {
         self.in_use.take(identifier)
+    }
+
+    /// Keeps every object where it is for a pack that is checked against them. Taken under the
+    /// identifier's lock, or while another is held.
+    pub(crate) fn receive(&self, identifier: &Identifier) -> Permit<Identifier> {
+        self.receiving.take(identifier)
     }
 
     /// What each object is; `None` for those that are not in the store.
@@ -204,8 +223,17 @@ impl Packs {
         drop(closed);
     }
 
+    /// The one lock for the files of an identifier. Not reentrant; never held across an await.
+    pub(crate) fn lock(&self, identifier: &Identifier) -> MutexGuard<'_, ()> {
+        self.locks[self.stripe(identifier)].lock()
+    }
+
     fn generation(&self, identifier: &Identifier) -> &AtomicU64 {
-        &self.generations[self.hasher.hash_one(identifier) as usize % STRIPES]
+        &self.generations[self.stripe(identifier)]
+    }
+
+    fn stripe(&self, identifier: &Identifier) -> usize {
+        self.hasher.hash_one(identifier) as usize % STRIPES
     }
 
     fn objects(&self, identifier: &Identifier) -> PathBuf {

@@ -244,6 +244,7 @@ impl Repositories {
             is_apart,
             pack,
             payer,
+            _receiving: self.inner.packs.receive(identifier),
         }
     }
 
@@ -268,8 +269,10 @@ impl Repositories {
             let turn = inner.lock(&identifier);
             inner.packs.ensure(&identifier)?;
             let in_use = inner.packs.borrow(&identifier);
+            let receiving = inner.packs.receive(&identifier);
             drop(turn);
-            inner.packs.quarantine_dir(&identifier, in_use)
+            let packs = &inner.packs;
+            packs.quarantine_dir(&identifier, in_use, Some(receiving))
         })
         .await
     }

@@ -4,9 +4,7 @@
 //! one identifier are serialised here as well as by the caller, so that no caller can break a file.
 
 use std::{
-    fs,
-    hash::{BuildHasher, RandomState},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -29,6 +27,8 @@ use crate::{
 
 mod adopt;
 mod archive;
+mod collect;
+mod former_tips;
 mod free_space;
 mod freeze;
 mod objects;
@@ -37,13 +37,11 @@ mod suspects;
 mod tips;
 
 pub use adopt::AdoptError;
+pub use collect::{Garbage, GarbageRemoval};
 pub use free_space::{Disk, DiskFull};
 pub use freeze::{Frozen, KeptObjects};
 pub use staged::{StageError, StagedTip};
 pub(crate) use suspects::Suspects;
-
-/// Identifiers that share one lock by chance only wait for each other.
-const STRIPES: usize = 64;
 
 /// How repositories are kept. All but `root` have a default.
 #[derive(Clone, Debug)]
@@ -150,8 +148,6 @@ pub(crate) struct Inner {
     staged: StagedUploads,
     pub(crate) suspects: Suspects,
     snapshots: Mutex<Snapshots>,
-    hasher: RandomState,
-    locks: [Mutex<()>; STRIPES],
 }
 
 /// The refs used last, up to a weight in bytes.
@@ -227,8 +223,6 @@ impl Repositories {
             staged: StagedUploads::default(),
             suspects: Suspects::default(),
             snapshots: Mutex::new(Snapshots::new(options.ref_cache_bytes)),
-            hasher: RandomState::new(),
-            locks: std::array::from_fn(|_| Mutex::new(())),
             options: options.clone(),
         };
         inner.prepare_root().map_err(failed)?;
@@ -328,6 +322,8 @@ impl Repositories {
         // A failed write may have gone through after all: nothing in memory is right until re-read.
         self.inner.snapshots.lock().remove(repo);
         if let Some(after) = &after {
+            self.inner
+                .note_former_tips(&repo.identifier, &before, edits);
             fault::point("git.refs.before");
             disk::replace(&path.join("packed-refs"), &refs::write(after))?;
             fault::point("git.refs.written");
@@ -388,13 +384,9 @@ impl Repositories {
 }
 
 impl Inner {
-    fn stripe(&self, identifier: &Identifier) -> usize {
-        self.hasher.hash_one(identifier) as usize % STRIPES
-    }
-
-    /// The one lock for the files of an identifier. Not reentrant; never held across an await.
+    /// See [`Packs::lock`].
     pub(crate) fn lock(&self, identifier: &Identifier) -> MutexGuard<'_, ()> {
-        self.locks[self.stripe(identifier)].lock()
+        self.packs.lock(identifier)
     }
 
     /// Makes a repository that is not there; the caller holds the lock.

@@ -39,7 +39,12 @@ impl Grasp {
 impl Core {
     fn swap_policy(&self, policy: Policy) {
         let former = self.policy.load().former.clone();
-        self.policy.store(Arc::new(Policy { former, ..policy }));
+        let blocked = self.blocks.selection();
+        self.policy.store(Arc::new(Policy {
+            former,
+            blocked,
+            ..policy
+        }));
     }
 
     /// Ends what the rules in force ban, in a task of its own.
@@ -54,7 +59,7 @@ impl Core {
 
     pub(crate) async fn enforce(self: &Arc<Self>) -> Result<(), GraspError> {
         let policy = self.policy.load_full();
-        for author in &policy.event_blacklist {
+        for author in policy.banned_authors() {
             self.end_author(author).await?;
         }
         self.end_banned_repositories(&policy).await?;
@@ -78,7 +83,7 @@ impl Core {
     }
 
     /// Some of the served events of a key. Blocks.
-    fn events_of(&self, author: &PublicKey) -> Result<Vec<Event>, ViewError> {
+    pub(crate) fn events_of(&self, author: &PublicKey) -> Result<Vec<Event>, ViewError> {
         let filter = Filter {
             authors: Some(vec![author.to_bytes()]),
             ..Filter::default()

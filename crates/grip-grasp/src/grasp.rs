@@ -21,6 +21,7 @@ use crate::{
     Policy,
     admission::{View, ViewError},
     agreement::{Auditor, Unsettled},
+    collection::{Collecting, Keep},
     commit::Commit,
     damage::Damage,
     denials::NotedDenials,
@@ -31,6 +32,7 @@ use crate::{
     maintenance::PendingMaintenance,
     node_view::NodeView,
     profiles::Newcomers,
+    operator::Blocks,
     push::PushPermits,
     recent_refusals::RecentRefusals,
     unused_stores::RetainedStores,
@@ -50,6 +52,8 @@ pub struct Parts {
     pub policy: Arc<ArcSwap<Policy>>,
     /// How much is held, and how long.
     pub bounds: Bounds,
+    /// How long what nobody needs is kept on disk.
+    pub keep: Keep,
     /// How often expired entries are looked for; GRASP-01 servers do so every minute.
     pub sweep_every: Duration,
     /// Owns every task of the service.
@@ -80,6 +84,7 @@ pub(crate) struct Core {
     pub(crate) hosted: HostedRepositories,
     pub(crate) withdrawals: Withdrawals,
     pub(crate) departures: Departures,
+    pub(crate) blocks: Blocks,
     pub(crate) holding: Holding,
     /// Where relay and git do not agree yet.
     pub(crate) unsettled: Unsettled,
@@ -94,6 +99,8 @@ pub(crate) struct Core {
     /// The pushes under way.
     pub(crate) pushes: Arc<PushPermits>,
     pub(crate) maintenance: PendingMaintenance,
+    pub(crate) keep: Keep,
+    pub(crate) collecting: Collecting,
     pub(crate) kept: RetainedStores,
     /// Changes whenever the next attempt to find data may have come forward.
     pub(crate) sync_changes: watch::Sender<u64>,

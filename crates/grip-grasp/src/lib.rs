@@ -2,6 +2,7 @@
 
 mod admission;
 mod agreement;
+mod collection;
 mod commit;
 mod contributors;
 mod damage;
@@ -20,6 +21,7 @@ mod hosted_repositories;
 mod incoming;
 mod maintenance;
 mod node_view;
+mod operator;
 mod orphan_refs;
 mod policy;
 mod profiles;
@@ -38,11 +40,13 @@ mod unused_stores;
 mod withdrawal;
 
 pub use agreement::{CheckOptions, Checked, Disagreement, Fault};
+pub use collection::Keep;
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{AttemptEnd, Bounds, Millis, SyncContext, SyncDelays, UrlAttempt};
 pub use hosted_repositories::RepositoryStatus;
 pub use maintenance::Maintained;
+pub use operator::{Block, Removal, Removed, RepositoryFacts};
 pub use policy::{
     Archive, ArchiveMode, InvalidSelection, Policy, Selection, TipRetention, parse_authors,
 };

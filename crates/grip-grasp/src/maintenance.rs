@@ -1,4 +1,5 @@
-//! Maintenance of object stores, by a task of its own: no sweep waits for it.
+//! Maintenance of object stores, by a task of its own: no sweep waits for it. Stores with new objects
+//! are repacked, then a few are looked at for what nothing needs ([`crate::collection`]).
 //!
 //! First come, first served: a name does not decide when a store is repacked. One store at a time, so
 //! that pushes keep the disk, and each for [`MAX_TIME`] at most.
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use grip_git::{RepackError, Repacked};
+use grip_git::{Collected, RepackError, Repacked};
 use grip_types::Identifier;
 use parking_lot::Mutex;
 use tokio::time;
@@ -62,12 +63,23 @@ pub struct Maintained {
     pub repacked: usize,
     /// Those that could not be, and wait for their next new objects.
     pub failed: usize,
+    /// Unreachable objects that were removed, of the few stores that were looked at for them.
+    pub collected: Collected,
 }
 
 impl fmt::Display for Maintained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { repacked, failed } = self;
-        write!(f, "{repacked} stores repacked, {failed} failed")
+        let Self {
+            repacked,
+            failed,
+            collected,
+        } = self;
+        let Collected { objects, bytes } = collected;
+        write!(
+            f,
+            "{repacked} stores repacked, {failed} failed, \
+             {objects} unreachable objects of {bytes} bytes removed"
+        )
     }
 }
 
@@ -83,7 +95,7 @@ impl Core {
         Ok(self.maintain().await)
     }
 
-    /// Repacks the stores that wait. Readers are not disturbed.
+    /// Repacks the stores that wait, and collects in the next few. Readers are not disturbed.
     async fn maintain(self: &Arc<Self>) -> Maintained {
         let stop = self.group.token();
         let mut done = Maintained::default();
@@ -102,6 +114,8 @@ impl Core {
                 done.failed += 1;
             }
         }
+        let collecting = time::timeout(MAX_TIME, self.collect_some());
+        done.collected = collecting.await.unwrap_or_default();
         done
     }
 

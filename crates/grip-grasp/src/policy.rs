@@ -31,6 +31,8 @@ pub struct Policy {
     pub service_key: Option<PublicKey>,
     /// Who may announce repositories of a private service (GRASP-08); none = a public one.
     pub members: Option<Members>,
+    /// What the operator has blocked by order: repositories, and everything of a key.
+    pub blocked: Selection,
 }
 
 /// Repositories that are mirrored though they do not list this server (GRASP-05).
@@ -101,6 +103,7 @@ impl Policy {
             archive: Archive::default(),
             service_key: None,
             members: None,
+            blocked: Selection::default(),
         }
     }
 
@@ -127,7 +130,9 @@ impl Policy {
 
     /// Says whether the operator bans this repository.
     pub fn bans(&self, addr: &RepoAddr) -> bool {
-        self.repository_blacklist.contains(addr) || self.bans_author(&addr.owner)
+        self.repository_blacklist.contains(addr)
+            || self.blocked.contains(addr)
+            || self.bans_author(&addr.owner)
     }
 
     /// Says whether this is the key of the service itself.
@@ -137,7 +142,12 @@ impl Policy {
 
     /// Says whether everything this key signs is refused.
     pub fn bans_author(&self, author: &PublicKey) -> bool {
-        self.event_blacklist.contains(author) && !self.is_service(author)
+        let is_banned = self.event_blacklist.contains(author) || self.blocked.owners.contains(author);
+        is_banned && !self.is_service(author)
+    }
+
+    pub(crate) fn banned_authors(&self) -> impl Iterator<Item = &PublicKey> {
+        self.event_blacklist.union(&self.blocked.owners)
     }
 }
 
@@ -182,7 +192,7 @@ impl Selection {
         (selection, invalid)
     }
 
-    fn add(&mut self, entry: &str) -> Result<(), InvalidSelection> {
+    pub(crate) fn add(&mut self, entry: &str) -> Result<(), InvalidSelection> {
         let identifier = |text: &str| {
             Identifier::parse(text).map_err(|source| InvalidSelection::Identifier {
                 entry: entry.to_owned(),

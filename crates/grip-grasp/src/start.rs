@@ -30,6 +30,7 @@ use crate::{
     holding::Holding,
     hosted_repositories::{HostedRepositories, RepositoryStatus},
     incoming::MAX_TOO_SOON,
+    operator::Blocks,
     sync::max_looks,
     withdrawal::Withdrawals,
 };
@@ -70,10 +71,12 @@ impl Grasp {
         let mut rows = commit.load_held().await?;
         let withdrawals = Withdrawals::restore(&mut rows);
         let departures = Departures::restore(&mut rows);
+        let blocks = Blocks::restore(&mut rows);
         let service = parts.policy.load().service.clone();
         let former = former_names::restore(&mut rows, &service, &commit, now().get()).await?;
         parts.policy.rcu(|policy| Policy {
             former: former.clone(),
+            blocked: blocks.selection(),
             ..Policy::clone(policy)
         });
         let identifiers = identifiers(&rows);
@@ -88,7 +91,14 @@ impl Grasp {
         }
         let sweep_every = parts.sweep_every;
         let db = parts.db.clone();
-        let core = Arc::new(Core::new(parts, commit, purgatory, withdrawals, departures));
+        let core = Arc::new(Core::new(
+            parts,
+            commit,
+            purgatory,
+            withdrawals,
+            departures,
+            blocks,
+        ));
         core.write_held(changes).await?;
         remove_wanted_jobs(&db).await?;
         core.reconcile(identifiers).await?;
@@ -126,6 +136,7 @@ impl Core {
         purgatory: Purgatory,
         withdrawals: Withdrawals,
         departures: Departures,
+        blocks: Blocks,
     ) -> Self {
         Self {
             store: parts.store,
@@ -139,6 +150,7 @@ impl Core {
             hosted: HostedRepositories::default(),
             withdrawals,
             departures,
+            blocks,
             holding: Holding::new(parts.db),
             unsettled: Default::default(),
             damage: Default::default(),
@@ -149,6 +161,8 @@ impl Core {
             newcomers: Default::default(),
             pushes: Default::default(),
             maintenance: Default::default(),
+            keep: parts.keep,
+            collecting: Default::default(),
             kept: Default::default(),
             sync_changes: watch::Sender::new(0),
             announcements_accepted: watch::Sender::new(0),

@@ -22,6 +22,13 @@ pub(crate) struct RetainedStores {
     identifiers: Mutex<BTreeSet<Identifier>>,
 }
 
+impl RetainedStores {
+    /// Something on disk has gone: all of them are looked at again.
+    pub(crate) fn forget(&self) {
+        self.identifiers.lock().clear();
+    }
+}
+
 impl Core {
     /// Removes the stores of identifiers that nothing is left of, each in its turn.
     pub(crate) async fn remove_unused_stores(self: &Arc<Self>) -> Result<usize, GraspError> {

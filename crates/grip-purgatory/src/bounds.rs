@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `per_author`, `per_author_bytes` | the key that signed the event |
 //! | an eighth of what is free | the network of the client that sent it |
-//! | `per_identifier` | the maintainers of one repository; of pull requests and of pushed `refs/nostr/*`, at most a quarter of what is free in it per network |
+//! | `per_identifier`, `per_identifier_bytes` | the maintainers of one repository; of pull requests and of pushed `refs/nostr/*`, at most a quarter of what is free in it per network |
 //! | `total`, `total_bytes` | all authors who maintain nothing served here |
 //! | the same again | all who do |
 //! | `hidden`, `hidden_bytes` | announcements whose time ran out; the oldest leaves for a new one |
@@ -48,6 +48,8 @@ pub struct Bounds {
     ///
     /// [`Purgatory::make_room`]: crate::Purgatory::make_room
     pub per_identifier: usize,
+    /// Memory of those. Default 32 MiB.
+    pub per_identifier_bytes: usize,
     /// Entries in all of authors who maintain nothing that is served, and as many again of those
     /// who do. Default 50,000.
     pub total: usize,
@@ -103,6 +105,7 @@ impl Default for Bounds {
             per_author: 100,
             per_author_bytes: 16 << 20,
             per_identifier: 200,
+            per_identifier_bytes: 32 << 20,
             total: 50_000,
             total_bytes: 256 << 20,
             hidden: 10_000,
@@ -128,6 +131,7 @@ pub enum Which {
     Network,
     NetworkBytes,
     Identifier,
+    IdentifierBytes,
     Total,
     Bytes,
 }
@@ -158,6 +162,9 @@ impl Full {
             ),
             Which::Identifier => format!(
                 "{limit} entries wait for this repository already; try again when some have expired"
+            ),
+            Which::IdentifierBytes => format!(
+                "events that wait for this repository take up {limit} bytes already; try again when some have expired"
             ),
             Which::Total => format!(
                 "{limit} entries wait for their other half on this server already; try again later"
@@ -196,8 +203,10 @@ impl Weight {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FamilyCount {
     pub(crate) entries: usize,
+    pub(crate) bytes: usize,
     /// Of those, from the network of the entry in question.
     pub(crate) of_network: usize,
+    pub(crate) bytes_of_network: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -242,6 +251,10 @@ impl Pool {
         if family.entries >= bounds.per_identifier {
             return full(Which::Identifier, bounds.per_identifier);
         }
+        // One at least: what is too large by itself is refused elsewhere.
+        if family.entries > 0 && exceeds(family.bytes, bounds.per_identifier_bytes) {
+            return full(Which::IdentifierBytes, bounds.per_identifier_bytes);
+        }
         if let Some(network) = &weight.network {
             self.check_network(network, weight, bounds, family)?;
         }
@@ -280,6 +293,12 @@ impl Pool {
         let is_of_anyone = matches!(weight.class, Class::Pr | Class::Placeholder);
         if is_of_anyone && family.of_network >= limit {
             return full(Which::Network, limit);
+        }
+        let free = bounds.per_identifier_bytes.saturating_sub(family.bytes);
+        let limit = free / PER_NETWORK_IN_FAMILY;
+        let bytes = family.bytes_of_network.saturating_add(weight.bytes);
+        if is_of_anyone && family.of_network > 0 && bytes > limit {
+            return full(Which::NetworkBytes, limit);
         }
         Ok(())
     }
@@ -397,6 +416,8 @@ impl Usage {
         FamilyCount {
             entries: entries(self.placeholders.get(repo)),
             of_network: entries(of_network),
+            // A name and a commit: their number is bound enough.
+            ..FamilyCount::default()
         }
     }
 

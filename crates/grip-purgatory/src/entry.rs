@@ -276,8 +276,13 @@ pub(crate) fn count_family<'a>(
 ) -> FamilyCount {
     let mut count = FamilyCount::default();
     for held in held.filter(|held| held.shares_room(weight)) {
+        let bytes = held.size_bytes();
         count.entries += 1;
-        count.of_network += usize::from(held.network() == weight.network);
+        count.bytes += bytes;
+        if held.network() == weight.network {
+            count.of_network += 1;
+            count.bytes_of_network += bytes;
+        }
     }
     count
 }

@@ -1,14 +1,19 @@
 //! Named points at which a test build can be made to die, to prove that a crash there loses
-//! nothing.
+//! nothing, or to do something else first, to prove that an interleaving is harmless.
 //!
 //! With the feature `fault-points`, the variable `GRIPFAST_FAULT` set to `name` or `name:N` aborts
 //! the process the first (or N-th) time the point `name` is reached: no destructor runs, no buffer
 //! is flushed, just as with `kill -9`. Without the feature a point is an empty inline function.
 
-/// Dies here if the environment says so.
+/// Dies here if the environment says so, after what a test has asked for with [`meet`].
 #[cfg(feature = "fault-points")]
 pub fn point(name: &'static str) {
     use std::sync::LazyLock;
+
+    let meeting = MEETINGS.lock().get(name).cloned();
+    if let Some(meeting) = meeting {
+        meeting();
+    }
 
     static TRIGGER: LazyLock<Option<Trigger>> = LazyLock::new(|| {
         let setting = std::env::var("GRIPFAST_FAULT").ok()?;
@@ -17,6 +22,19 @@ pub fn point(name: &'static str) {
     if TRIGGER.as_ref().is_some_and(|trigger| trigger.fires(name)) {
         std::process::abort();
     }
+}
+
+#[cfg(feature = "fault-points")]
+type Meeting = std::sync::Arc<dyn Fn() + Send + Sync>;
+
+#[cfg(feature = "fault-points")]
+static MEETINGS: parking_lot::Mutex<std::collections::BTreeMap<&'static str, Meeting>> =
+    parking_lot::Mutex::new(std::collections::BTreeMap::new());
+
+/// Has whoever reaches the point `name` call `meeting` there, in this process, from now on.
+#[cfg(feature = "fault-points")]
+pub fn meet(name: &'static str, meeting: impl Fn() + Send + Sync + 'static) {
+    MEETINGS.lock().insert(name, std::sync::Arc::new(meeting));
 }
 
 /// Does nothing: this build has no fault points.

@@ -10,6 +10,7 @@ pub(crate) mod github;
 pub(crate) mod index;
 pub(crate) mod purgatory;
 pub(crate) mod queue;
+pub(crate) mod repos;
 pub(crate) mod resolve;
 pub(crate) mod status;
 pub(crate) mod sync;

@@ -65,6 +65,8 @@ pub(crate) enum WebError {
     NotAMember,
     #[error("nothing waits under this name")]
     NothingWaits { what: &'static str },
+    #[error("there is nothing of this name to remove or to unblock")]
+    NothingNamed { what: &'static str },
     #[error("there is no such job")]
     NoSuchJob,
     #[error("the index is switched off")]
@@ -177,6 +179,7 @@ impl WebError {
             Self::NotAMember => UNAUTHORIZED, "";
             Self::NothingWaits { what } => NOT_FOUND,
                 format!("No {what} of this name waits for git data.");
+            Self::NothingNamed { what } => NOT_FOUND, format!("There is no such {what} here.");
             Self::NoSuchJob => NOT_FOUND, "There is no such job; `gripfast queue ls` lists them.";
             Self::IndexOff => NOT_FOUND,
                 "This node keeps no index of modules: its operator has set index_enabled to false.";

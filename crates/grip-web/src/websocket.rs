@@ -1,5 +1,7 @@
 //! The relay at `/`: the WebSocket handshake, and frames on their way to the engine.
 
+mod frame_lengths;
+
 use std::{
     io,
     pin::Pin,
@@ -26,6 +28,7 @@ use tokio_tungstenite::{
     },
 };
 
+use self::frame_lengths::FrameLengths;
 use crate::{
     app::App,
     body::Body,
@@ -46,7 +49,7 @@ const READ_BUFFER: usize = 4 << 10;
 const MAX_DRAINED_BYTES: u64 = 64 << 20;
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// How often the relay hears how much of a message has come.
+/// How much longer a message must be than the relay knows for it to be told.
 const PARTIAL_STEP: usize = 64 << 10;
 
 /// Frames gather up to this before they are written: small, since idle sockets are many.
@@ -174,7 +177,7 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
         .write_buffer_size(WRITE_BUFFER)
         .max_message_size(Some(max_message))
         .max_frame_size(Some(max_message));
-    let io = Counted { io, read_bytes: 0 };
+    let io = Counted::new(io);
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let peer = Peer {
         ip: client.ip,
@@ -184,7 +187,6 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
     let policy = Arc::clone(&app.policy);
     let mut frames = Frames {
         socket,
-        told: 0,
         is_too_long: false,
     };
     match app.settings().private.clone() {
@@ -202,8 +204,6 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
 /// A socket that speaks the relay's frames.
 struct Frames {
     socket: WebSocketStream<Counted>,
-    /// How much of the message under way the relay was told of.
-    told: usize,
     /// A message was too long, and the rest of it is not read.
     is_too_long: bool,
 }
@@ -213,6 +213,7 @@ impl Frames {
     /// what the client should read with it.
     async fn drain(mut self) {
         if self.is_too_long {
+            self.socket.get_mut().is_silent = true;
             let mut rest = self.socket.get_mut().take(MAX_DRAINED_BYTES);
             let mut nowhere = tokio::io::sink();
             let reading = tokio::io::copy(&mut rest, &mut nowhere);
@@ -223,23 +224,54 @@ impl Frames {
 }
 
 impl Frames {
-    /// Tells of a message that grows and is not whole. The socket has been polled, so it wakes us
+    /// Tells of a message that is announced and not whole. The socket has been polled, so it wakes us
     /// for what follows either way.
     fn poll_partial(&mut self) -> Poll<Option<Result<Frame, tungstenite::Error>>> {
-        let read_bytes = self.socket.get_ref().read_bytes;
-        if read_bytes < self.told + PARTIAL_STEP {
-            return Poll::Pending;
+        match self.socket.get_mut().tell() {
+            Some(bytes) => Poll::Ready(Some(Ok(Frame::Partial(bytes)))),
+            None => Poll::Pending,
         }
-        self.told = read_bytes;
-        Poll::Ready(Some(Ok(Frame::Partial(read_bytes))))
     }
 }
 
-/// A connection that counts what is read from it.
+/// A connection that knows how long the message is that is read from it.
+///
+/// A frame takes its whole length of memory as soon as its head is there, however little of it comes:
+/// so the relay is told of that length before another byte is read.
 struct Counted {
     io: TokioIo<Upgraded>,
-    /// Since the last whole message.
-    read_bytes: usize,
+    lengths: FrameLengths,
+    /// How much of the message under way the relay was told of.
+    told: usize,
+    /// Messages that had ended by then.
+    ended: u64,
+    /// Nobody listens any more.
+    is_silent: bool,
+}
+
+impl Counted {
+    fn new(io: TokioIo<Upgraded>) -> Self {
+        Self {
+            io,
+            lengths: FrameLengths::default(),
+            told: 0,
+            ended: 0,
+            is_silent: false,
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        !self.is_silent && self.lengths.message >= self.told.saturating_add(PARTIAL_STEP)
+    }
+
+    /// The length of the message under way, if the relay does not know it yet.
+    fn tell(&mut self) -> Option<usize> {
+        if !self.has_news() {
+            return None;
+        }
+        self.told = self.lengths.message;
+        Some(self.told)
+    }
 }
 
 impl AsyncRead for Counted {
@@ -248,9 +280,17 @@ impl AsyncRead for Counted {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.has_news() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.io).poll_read(cx, buffer);
-        self.read_bytes += buffer.filled().len() - before;
+        self.lengths.read(&buffer.filled()[before..]);
+        if self.ended != self.lengths.ended {
+            self.ended = self.lengths.ended;
+            self.told = 0;
+        }
         read
     }
 }
@@ -286,8 +326,6 @@ impl Stream for Frames {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => return self.poll_partial(),
             };
-            self.socket.get_mut().read_bytes = 0;
-            self.told = 0;
             match message.map(from_message) {
                 Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
                 Ok(None) => {}

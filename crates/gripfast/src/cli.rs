@@ -76,6 +76,12 @@ pub(crate) enum Command {
     /// See what the archive keeps
     #[command(subcommand)]
     Archive(ArchiveAction),
+    /// See, remove and block repositories
+    #[command(subcommand)]
+    Repos(ReposAction),
+    /// Remove events
+    #[command(subcommand)]
+    Events(EventsAction),
     /// See and steer work that is due later
     #[command(subcommand)]
     Queue(QueueAction),
@@ -220,6 +226,77 @@ pub(crate) enum ArchiveAction {
         /// Most moves that are listed, newest first
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReposAction {
+    /// List hosted repositories by name
+    Ls {
+        /// Most that are listed
+        #[arg(long, default_value_t = 100, value_parser = value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Show one repository
+    Show {
+        #[arg(value_name = "NPUB/IDENTIFIER")]
+        repository: String,
+    },
+    /// List hosted repositories, the largest first (on the node's machine)
+    Size {
+        /// Most that are listed
+        #[arg(long, default_value_t = 20, value_parser = value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+    /// Remove a repository from relay and git; it stays in the archive for a while (on the node's
+    /// machine)
+    Rm {
+        #[arg(value_name = "NPUB/IDENTIFIER")]
+        repository: String,
+        /// Do it; without this only what would be removed is shown
+        #[arg(long)]
+        execute: bool,
+    },
+    /// Keep a repository, a name or all of an author out of relay and git (on the node's machine)
+    Block {
+        #[arg(value_name = "NPUB | NPUB/IDENTIFIER | IDENTIFIER")]
+        subject: String,
+        /// A note that is shown with the block
+        #[arg(long, default_value = "")]
+        reason: String,
+        /// Do it; without this nothing is changed
+        #[arg(long)]
+        execute: bool,
+    },
+    /// Lift a block; what it took out of service comes back (on the node's machine)
+    Unblock {
+        #[arg(value_name = "NPUB | NPUB/IDENTIFIER | IDENTIFIER")]
+        subject: String,
+        /// Do it; without this nothing is changed
+        #[arg(long)]
+        execute: bool,
+    },
+    /// List what is blocked (on the node's machine)
+    Blocks,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EventsAction {
+    /// Remove an event, or all of an author, from relay and git (on the node's machine)
+    Rm {
+        /// The id of an event, hex or note1…
+        #[arg(
+            value_name = "EVENT",
+            required_unless_present = "author",
+            conflicts_with = "author"
+        )]
+        event: Option<String>,
+        /// Every event of this key
+        #[arg(long, value_name = "NPUB")]
+        author: Option<String>,
+        /// Do it; without this only what would be removed is counted
+        #[arg(long)]
+        execute: bool,
     },
 }
 
@@ -427,7 +504,7 @@ fn below(parent: &str, leaf: clap::Command) -> clap::Command {
         (_, "backfill") => asking(leaf)
             .mut_arg("url", |url| url.hide(true))
             .args(["data_dir", "database_url"].map(plain_option)),
-        (_, "now" | "retry" | "drop" | "reextract" | "retention") => {
+        (_, "now" | "retry" | "drop" | "reextract" | "retention") | ("repos" | "events", _) => {
             asking(leaf).arg(plain_option("data_dir"))
         }
         ("sync", "status") | (_, "ls" | "gaps" | "repo") => asking(leaf).arg(limit()),

@@ -18,6 +18,7 @@ pub(crate) mod progress;
 pub(crate) mod purgatory;
 pub(crate) mod queue;
 pub(crate) mod remote_helper;
+pub(crate) mod repos;
 pub(crate) mod resolve;
 pub(crate) mod restore;
 pub(crate) mod selftest;

@@ -42,6 +42,8 @@ fn main() -> ExitCode {
         Command::Compact => commands::compact::run(node),
         Command::Purgatory(action) => commands::purgatory::run(node, action),
         Command::Archive(action) => commands::archive::run(&node, &action),
+        Command::Repos(action) => commands::repos::run(&node, action),
+        Command::Events(action) => commands::repos::run_events(&node, action),
         Command::Queue(action) => commands::queue::run(node, action),
         Command::Index(action) => commands::index::run(node, action),
         Command::Ingest(action) => commands::ingest::run(node, action),

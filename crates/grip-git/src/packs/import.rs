@@ -10,7 +10,7 @@ use grip_types::Identifier;
 
 use crate::disk;
 
-use super::{Packs, pack_dir};
+use super::{Packs, collect, pack_dir};
 
 impl Packs {
     /// Moves the packs, but for those named in `but`, and loose objects of a directory into the
@@ -29,15 +29,16 @@ impl Packs {
         Ok(())
     }
 
-    /// Removes what a killed repack or a cut promotion left behind; only for the start.
+    /// Removes what a killed repack, collection or promotion left behind; only for the start.
     ///
     /// Half of a pack is the first step of a promotion or of an import; the latter is finished by
     /// now, unless a repository could not be imported.
     pub(crate) fn clean(&self, all_imported: bool) -> io::Result<()> {
         for (name, kind) in disk::entries(&self.layout.stores())? {
             if kind.is_dir() {
-                let objects = self.layout.stores().join(name).join("objects");
-                clean_packs(&pack_dir(&objects), all_imported)?;
+                let store = self.layout.stores().join(name);
+                collect::finish(&store)?;
+                clean_packs(&pack_dir(&store.join("objects")), all_imported)?;
             }
         }
         Ok(())

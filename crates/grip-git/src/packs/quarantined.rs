@@ -1,11 +1,12 @@
 //! Packs on their way into a store: written by git in the quarantine, then moved by renames.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, FileTimes},
     io,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
+    time::SystemTime,
 };
 
 use grip_tasks::{Permit, fault};
@@ -40,6 +41,8 @@ pub(crate) struct QuarantineDir {
     is_apart: bool,
     /// The pack is checked against what the store has, so the store must stay.
     _in_use: Permit<Identifier>,
+    /// And so must the objects in it, unless the pack holds nothing new.
+    _receiving: Option<Permit<Identifier>>,
 }
 
 /// A checked and durable pack that is not yet part of a store.
@@ -55,6 +58,7 @@ impl Packs {
         self: &Arc<Self>,
         identifier: &Identifier,
         in_use: Permit<Identifier>,
+        receiving: Option<Permit<Identifier>>,
     ) -> io::Result<QuarantineDir> {
         let spare = self.spares.lock().pop();
         let path = match spare {
@@ -72,6 +76,7 @@ impl Packs {
             identifier: identifier.clone(),
             is_apart: false,
             _in_use: in_use,
+            _receiving: receiving,
         })
     }
 
@@ -249,8 +254,15 @@ impl QuarantinedPack {
         disk::sync_dir(to)
     }
 
-    pub(crate) fn pack_file(&self) -> PathBuf {
-        pack_dir(&self.dir.path).join(format!("{}.pack", self.name))
+    /// Has the grace time of its objects count from `newest`.
+    pub(crate) fn set_modified(&self, newest: Option<SystemTime>) -> io::Result<()> {
+        let Some(newest) = newest else {
+            return Ok(());
+        };
+        let path = pack_dir(&self.dir.path).join(format!("{}.pack", self.name));
+        // Read-only, as git made it: its owner may set its time all the same.
+        let pack = File::open(path)?;
+        pack.set_times(FileTimes::new().set_modified(newest))
     }
 
     pub(crate) fn index(&self) -> PathBuf {

@@ -56,10 +56,11 @@ impl Packs {
     }
 }
 
-/// Removes a pack, its index first: without it nobody looks for the rest.
+/// Removes a pack, its index first: without it nobody looks for the rest. The caller holds the lock.
 pub(crate) fn remove_pack(dir: &Path, pack: &str) -> io::Result<()> {
     for extension in ["idx", "rev", "pack"] {
         disk::remove_file(&dir.join(format!("{pack}.{extension}")))?;
+        fault::point("git.pack.removing");
     }
     match disk::sync_dir(dir) {
         Err(error) if !disk::is_absent(&error) => Err(error),

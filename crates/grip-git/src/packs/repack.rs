@@ -1,20 +1,15 @@
 //! Repacking: few packs for each identifier, and a bitmap for quick clones.
 //!
-//! Safe while pushes and fetches are under way, without any lock: one new pack is written from several,
-//! and only those are removed. Packs that are promoted meanwhile are not among them, no object is
-//! dropped, reachable or not, and a reader whose pack goes away finds its objects in the new one.
+//! Safe while pushes and fetches are under way: one new pack is written from several, without any lock,
+//! and only those are removed, each under the lock: a push may bring the very same pack again, and must
+//! find all of its files or none. No object is dropped, reachable or not, and a reader whose pack goes
+//! away finds its objects in the new one.
 //!
 //! Sizes grow at least twofold from pack to pack, so that few are written again, and each seldom. `git
 //! repack` would do the same through a process of its own, which outlives the one we started and with
 //! it the node.
 
-use std::{
-    fs::{self, File, FileTimes},
-    io,
-    path::Path,
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{fs, io, path::Path, sync::Arc, time::SystemTime};
 
 use grip_tasks::fault;
 use grip_types::{Identifier, Oid};
@@ -115,7 +110,7 @@ impl Packs {
         let included = rolled.iter().map(|pack| format!("{}.pack\n", pack.name));
         let excluded = kept.iter().map(|pack| format!("^{}.pack\n", pack.name));
         let input: String = included.chain(excluded).collect();
-        let dir = self.quarantine_dir(identifier, self.borrow(identifier))?;
+        let dir = self.quarantine_dir(identifier, self.borrow(identifier), None)?;
         command
             .arg(dir.pack_prefix())
             .env("GIT_DIR", self.layout.store(identifier));
@@ -170,9 +165,9 @@ impl Packs {
         Ok(memory.await?)
     }
 
-    /// Puts one pack in the place of others, which have no object that readers need beside it. The
-    /// grace time of its objects counts from `newest`. Blocking.
-    pub(super) fn replace(
+    /// Puts one pack in the place of others, all of whose objects it has. The grace time of its
+    /// objects counts from `newest`. Blocking; takes the lock, for each file anew.
+    fn replace(
         &self,
         identifier: &Identifier,
         by: &QuarantinedPack,
@@ -180,19 +175,16 @@ impl Packs {
         packs: &[PackFile],
     ) -> io::Result<()> {
         let dir = pack_dir(&self.objects(identifier));
-        if let Some(newest) = newest {
-            let times = FileTimes::new().set_modified(newest);
-            File::options()
-                .append(true)
-                .open(by.pack_file())?
-                .set_times(times)?;
-        }
+        by.set_modified(newest)?;
+        let turn = self.lock(identifier);
         by.move_to(&dir)?;
+        drop(turn);
         self.changed(identifier);
         fault::point("git.repack.written");
         // An index over packs that are gone would lead nowhere.
         disk::remove_files(&dir, |name| name.starts_with("multi-pack-index"))?;
         for pack in packs.iter().filter(|pack| pack.name != by.name()) {
+            let _turn = self.lock(identifier);
             remove_pack(&dir, &pack.name)?;
         }
         self.changed(identifier);

@@ -7,15 +7,11 @@
 //! store does not have, those it met are packed again, into a quarantine of their own, and the first
 //! pack is removed. If the store has all that the walk met, nothing of the pack is kept.
 
-use std::{io, path::PathBuf};
-
-use gix_pack::index;
 use grip_types::{Identifier, Oid};
 use tokio::time;
 
 use crate::{
-    objects::{Reader, gix_id},
-    packs::{MEMORY_PER_OBJECT, QuarantinedPack},
+    packs::{MEMORY_PER_OBJECT, Marked, QuarantinedPack},
     process::Finished,
     repositories::{RepoError, Repositories},
 };
@@ -24,12 +20,10 @@ use super::{ReceiveError, blocking, git_error, quarantine::Quarantine};
 
 /// Tips that the walk is told to stop at; without the others it is longer, but right.
 const MAX_TIPS: usize = 1000;
-/// Ids looked up, or handed to git, at a time.
+/// Ids looked up at a time.
 const BATCH: usize = 1024;
 /// Objects of a pack that is walked in process.
 const MAX_SMALL_OBJECTS: u32 = 4096;
-/// Bytes of commits, trees and tags read in such a walk: a few bytes of a pack may stand for many.
-const MAX_SMALL_BYTES: u64 = 32 << 20;
 
 /// Memory to walk or write a pack, beside that for each of its objects: what the tips of the store
 /// reach is looked at too.
@@ -159,7 +153,7 @@ impl Quarantine {
         wanted: &[Oid],
         marked: Marked,
     ) -> Result<Marked, ReceiveError> {
-        if marked.index.num_objects() > MAX_SMALL_OBJECTS {
+        if marked.len() > MAX_SMALL_OBJECTS {
             return self.walk_by_git(pack, wanted, marked).await;
         }
         let (objects, start) = (pack.objects.clone(), wanted.to_vec());
@@ -190,7 +184,7 @@ impl Quarantine {
         let mut command = self.repositories.inner.git.command(arguments);
         pack.confine(&mut command);
         let input = std::iter::once(input.into_bytes());
-        let objects = marked.index.num_objects();
+        let objects = marked.len();
         let output = |bytes: &[u8]| marked.read(bytes);
         // It writes no file.
         self.run(command, objects, input, output, 0).await?;
@@ -234,7 +228,7 @@ impl Quarantine {
         // A delta whose base is left out is written whole, and a small pack may have many of them.
         let most = pack.bytes()?.saturating_mul(4).max(MIN_REPACK_BYTES);
         let most = most.min(repositories.inner.options.max_pack_bytes);
-        let objects = marked.index.num_objects();
+        let objects = marked.len();
         self.run(command, objects, marked.lines(), output, most)
             .await?;
         let hash = String::from_utf8_lossy(&said);
@@ -285,94 +279,7 @@ struct Compared {
     has_extra: bool,
 }
 
-/// The objects of a pack, some of them marked: a bit for each.
-struct Marked {
-    index: index::File,
-    bits: Vec<u64>,
-    /// The start of a line that is not yet whole.
-    partial: Vec<u8>,
-}
-
 impl Marked {
-    fn open(path: PathBuf) -> io::Result<Self> {
-        let index = index::File::at(path, gix_hash::Kind::Sha1).map_err(io::Error::other)?;
-        let words = (index.num_objects() as usize).div_ceil(64);
-        Ok(Self {
-            index,
-            bits: vec![0; words],
-            partial: Vec::new(),
-        })
-    }
-
-    /// Those of the ids that are in the pack, each once.
-    fn distinct_of(&self, oids: &[Oid]) -> Vec<Oid> {
-        let mut seen = std::collections::HashSet::new();
-        let is_here = |oid: &Oid| gix_id(oid).is_some_and(|id| self.index.lookup(id).is_some());
-        let here = oids.iter().filter(|oid| is_here(oid));
-        here.filter(|oid| seen.insert(**oid)).copied().collect()
-    }
-
-    /// Marks what `start` needs, within the pack alone; false if that is for git to do. Blocking.
-    ///
-    /// An object that the store has is complete there, so nothing behind it is missed.
-    fn walked(mut self, reader: &Reader, start: Vec<Oid>) -> (Self, bool) {
-        let mut pending = start;
-        let mut bytes = 0;
-        while let Some(oid) = pending.pop() {
-            let at = gix_id(&oid).and_then(|id| self.index.lookup(id));
-            if at.is_none_or(|at| self.is_marked(at)) {
-                continue;
-            }
-            // Whatever is unusual about an object, git knows it.
-            let Ok((links, read)) = reader.links(&oid) else {
-                return (self, false);
-            };
-            bytes += read;
-            if bytes > MAX_SMALL_BYTES {
-                return (self, false);
-            }
-            self.mark(Some(oid));
-            pending.extend(links);
-        }
-        (self, true)
-    }
-
-    /// Marks what git lists, one id a line, in pieces of any size.
-    fn read(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.partial.extend_from_slice(piece);
-            if let Some(line) = self.partial.strip_suffix(b"\n") {
-                let oid = Oid::from_hex(line).ok();
-                self.mark(oid);
-                self.partial.clear();
-            }
-        }
-    }
-
-    fn mark(&mut self, oid: Option<Oid>) {
-        let id = oid.as_ref().and_then(gix_id);
-        if let Some(at) = id.and_then(|id| self.index.lookup(id)) {
-            self.bits[at as usize / 64] |= 1 << (at % 64);
-        }
-    }
-
-    /// Takes away the marks that `others` has, of the same pack.
-    fn unmark(&mut self, others: &Self) {
-        for (bits, others) in self.bits.iter_mut().zip(&others.bits) {
-            *bits &= !others;
-        }
-    }
-
-    fn is_marked(&self, at: u32) -> bool {
-        self.bits[at as usize / 64] & (1 << (at % 64)) != 0
-    }
-
-    fn all(&self, marked: bool) -> impl Iterator<Item = Oid> {
-        let all = 0..self.index.num_objects();
-        all.filter(move |at| self.is_marked(*at) == marked)
-            .filter_map(|at| Oid::from_bytes(self.index.oid_at_index(at).as_bytes()).ok())
-    }
-
     /// Looks which objects the store lacks. Blocking.
     ///
     /// What it has already and is not marked are the bases of deltas, which came without and were
@@ -398,19 +305,6 @@ impl Marked {
         Ok(Compared {
             has_new: lacks_one(true)?,
             has_extra: lacks_one(false)?,
-        })
-    }
-
-    /// The marked ids, one a line, many lines at a time.
-    fn lines(&self) -> impl Iterator<Item = Vec<u8>> {
-        let mut oids = self.all(true);
-        std::iter::from_fn(move || {
-            let batch: String = oids
-                .by_ref()
-                .take(BATCH)
-                .map(|oid| oid.to_hex() + "\n")
-                .collect();
-            (!batch.is_empty()).then(|| batch.into_bytes())
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use grip_tasks::Permit;
 use grip_types::{Identifier, Oid};
 
 use crate::{
@@ -21,6 +22,8 @@ pub struct Quarantine {
     pub(super) is_apart: bool,
     /// Whose share of the memory its walks take.
     pub(super) payer: Payer,
+    /// What is here need not be in it: the objects that it was compared with stay.
+    pub(super) _receiving: Permit<Identifier>,
 }
 
 impl Quarantine {

@@ -117,7 +117,8 @@ impl Repositories {
     pub fn remove_store(&self, identifier: &Identifier) -> Result<bool, RepoError> {
         let inner = &self.inner;
         let turn = inner.lock(identifier);
-        let is_needed = || Ok(inner.has_repository(identifier)? || inner.has_archived(identifier)?);
+        let is_needed =
+            || Ok(!inner.bearers(identifier)?.is_empty() || inner.has_archived(identifier)?);
         let removed = inner.packs.take_away(identifier, is_needed);
         drop(turn);
         let removed = removed.map_err(|source| unreachable_objects(identifier, source))?;
@@ -133,7 +134,7 @@ impl Repositories {
 }
 
 impl Inner {
-    fn archived(&self, repo: &RepoAddr, stamp: u64) -> PathBuf {
+    pub(super) fn archived(&self, repo: &RepoAddr, stamp: u64) -> PathBuf {
         let archive = self.layout.archive(&repo.npub());
         archive
             .join(stamp.to_string())
@@ -196,18 +197,43 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Inner::holders`], but whatever bears the name counts, and doubt is an error.
-    fn has_repository(&self, identifier: &Identifier) -> io::Result<bool> {
+    /// The repositories of an identifier: whatever bears the name counts, and doubt is an error.
+    pub(super) fn bearers(&self, identifier: &Identifier) -> io::Result<Vec<RepoAddr>> {
+        let mut found = Vec::new();
         for (npub, kind) in disk::entries(&self.layout.root)? {
             if kind.is_file() || !layout::is_npub(&npub) {
                 continue;
             }
             let path = self.layout.owner(&npub).join(layout::directory(identifier));
             if is_there(path)? {
-                return Ok(true);
+                let owner = RepoAddr::parse_npub(&npub).ok_or(io::ErrorKind::InvalidData)?;
+                found.push(RepoAddr::new(owner, identifier.clone()));
             }
         }
-        Ok(false)
+        Ok(found)
+    }
+
+    /// Every archived repository with its stamp and its directory; doubt is an error.
+    pub(super) fn each_archived(
+        &self,
+        mut each: impl FnMut(&RepoAddr, u64, &Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        self.each_archive(|path| {
+            let stamp = path
+                .file_name()
+                .and_then(|stamp| stamp.to_str()?.parse().ok());
+            let stamp = stamp.ok_or_else(invalid)?;
+            let npub = path.parent().and_then(|owner| owner.file_name()?.to_str());
+            let owner = npub.and_then(RepoAddr::parse_npub).ok_or_else(invalid)?;
+            for (name, _) in disk::entries(&path)? {
+                let identifier = layout::identifier_of(&name).ok_or_else(invalid)?;
+                let repo = RepoAddr::new(owner, identifier);
+                each(&repo, stamp, &path.join(name))?;
+            }
+            Ok(false)
+        })?;
+        Ok(())
     }
 
     fn has_archived(&self, identifier: &Identifier) -> io::Result<bool> {

@@ -35,6 +35,12 @@ impl Repositories {
         kinds.map_err(|source| unreachable_objects(identifier, source))
     }
 
+    /// Bytes of the packs of an identifier; 0 if they cannot be read. Blocking.
+    pub fn object_bytes(&self, identifier: &Identifier) -> u64 {
+        let size = self.inner.packs.size(identifier);
+        size.map_or(0, |size| size.bytes)
+    }
+
     /// The damaged packs of an identifier, as far as their ends show it. Blocking.
     pub fn damaged_packs(&self, identifier: &Identifier) -> Result<Vec<DamagedPack>, RepoError> {
         let _turn = self.inner.lock(identifier);

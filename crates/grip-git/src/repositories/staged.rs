@@ -174,6 +174,16 @@ impl Repositories {
         self.inner.staged.totals_of(RepoAddr::is_contributor)
     }
 
+    /// Bytes of what is staged in a repository.
+    pub fn staged_bytes(&self, repo: &RepoAddr) -> u64 {
+        self.inner
+            .staged
+            .of(repo)
+            .iter()
+            .map(|upload| upload.bytes)
+            .sum()
+    }
+
     pub fn staged_totals(&self) -> StagedTotals {
         self.inner.staged.totals()
     }

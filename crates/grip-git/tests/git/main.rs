@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops here")]
 
 mod adopt;
+mod collect;
 mod contents;
 mod hostile_remotes;
 mod layout;

@@ -1,6 +1,12 @@
 //! Repacks beside pushes and lookups.
 
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
+
 use grip_git::{ObjectKind, Options, Repositories};
+use grip_tasks::fault;
 use grip_types::{Oid, RepoAddr};
 
 use crate::support::*;
@@ -110,6 +116,58 @@ async fn lookups_and_pushes_go_on_while_packs_are_rolled_up() {
         assert!(kinds.iter().all(Option::is_some));
     }
     looking.await.unwrap();
+    assert_fsck_is_clean(&sandbox.path(&repo));
+}
+
+/// The same pack may come again while it is rolled up: two people push the same commits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pack_that_comes_again_while_it_is_rolled_up_is_there_as_a_whole() {
+    let sandbox = Sandbox::with(|options| options.max_packs = 2);
+    let repo = repo(ALICE, "project");
+    sandbox.create(&repo).unwrap();
+    let work = Work::new();
+    let mut packs = Vec::new();
+    for n in 0..6 {
+        work.commit("f", &n.to_string());
+        let since = if n == 0 { "HEAD\n" } else { "HEAD\n^HEAD~1\n" };
+        packs.push(work.pack(since, &[]));
+        sandbox.promote(&repo, &packs[n]).await;
+    }
+    let mut again = Vec::new();
+    for pack in &packs {
+        again.push(sandbox.receive(&repo, pack).await.unwrap());
+    }
+    let again = Mutex::new(Some(again));
+    let (put, all_put) = mpsc::sync_channel(16);
+    let is_put = Arc::new(Mutex::new(all_put));
+    let waiting = Arc::clone(&is_put);
+    fault::meet("git.pack.removing", move || {
+        let Some(again) = again.lock().unwrap().take() else {
+            return;
+        };
+        let put = put.clone();
+        std::thread::spawn(move || {
+            for quarantine in again {
+                put.send(quarantine.promote()).unwrap();
+            }
+        });
+        // Time enough to put the first, between two files of a pack, if nothing prevents it.
+        let first = waiting.lock().unwrap();
+        let _ = first.recv_timeout(Duration::from_millis(300));
+    });
+    sandbox.repack(&repo.identifier).await.unwrap();
+    for _ in &packs {
+        let put = is_put.lock().unwrap().recv_timeout(Duration::from_secs(60));
+        put.unwrap().unwrap();
+    }
+    for _ in 0..3 {
+        sandbox.repack(&repo.identifier).await.unwrap();
+        let names = names_in(&sandbox.store(&repo.identifier).join("objects/pack"));
+        for index in names.iter().filter_map(|name| name.strip_suffix(".idx")) {
+            assert!(names.contains(&format!("{index}.pack")), "{names:?}");
+        }
+    }
+    assert!(sandbox.damaged_packs(&repo.identifier).unwrap().is_empty());
     assert_fsck_is_clean(&sandbox.path(&repo));
 }
 

@@ -113,7 +113,7 @@ impl Core {
         waiting.map(|waiting| waiting.identifiers().to_vec())
     }
 
-    async fn drop_waiting(self: &Arc<Self>, id: &EventId) -> Result<bool, GraspError> {
+    pub(crate) async fn drop_waiting(self: &Arc<Self>, id: &EventId) -> Result<bool, GraspError> {
         let Some(identifiers) = self.identifiers_of(id) else {
             return Ok(false);
         };

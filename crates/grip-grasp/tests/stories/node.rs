@@ -92,6 +92,7 @@ impl Node {
             repositories: repositories.clone(),
             policy: Arc::new(ArcSwap::from_pointee(policy)),
             bounds: self.bounds,
+            keep: grip_grasp::Keep::default(),
             sweep_every: Duration::from_secs(3600),
             group: group.child("grasp"),
         });

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use grip_grasp::{Explanation, WaitingFacts};
+use grip_grasp::{Block, Explanation, Removed, RepositoryFacts, WaitingFacts};
 use grip_index::{RepoFacts, SourceStatus, Status, TagFacts};
 use grip_ingest::{Gap, Retained};
 use grip_queue::{JobFacts, KindStats, State};
@@ -148,6 +148,32 @@ pub struct WaitingEvents {
     /// Listed or not.
     pub total: usize,
     pub waiting: Vec<WaitingFacts>,
+}
+
+/// `GET /api/v1/repos`, `GET /api/v1/repos/sizes`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct RepositoryList {
+    /// Listed or not.
+    pub total: usize,
+    pub repositories: Vec<RepositoryFacts>,
+}
+
+/// `POST /api/v1/repos/remove`, `POST /api/v1/events/remove`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct RemovalReport {
+    /// Nothing was removed: this is what would be.
+    pub dry_run: bool,
+    #[serde(flatten)]
+    pub removed: Removed,
+}
+
+/// `GET /api/v1/blocks`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct BlockList {
+    pub blocks: Vec<Block>,
 }
 
 /// `GET /api/v1/queue`

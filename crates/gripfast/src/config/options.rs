@@ -80,6 +80,12 @@ options! {
         /// Most that the event store may ever hold. Address space, not disk: the file grows as it
         /// is filled.
         event_map_bytes: Bytes = "64 GiB";
+        /// How long git objects are kept that no ref, event, upload or archived repository needs any
+        /// more. Longer than any fetch or push takes: whoever was told of a branch that has moved since
+        /// can still fetch it, and build on it, for so long.
+        keep_unreachable: Duration = "7days";
+        /// How long the repositories of owners who left are kept in the archive.
+        keep_archived: Duration = "30days";
         /// The git to run; 2.37 or newer.
         git_program: PathBuf = "git";
     }
@@ -175,6 +181,20 @@ options! {
         relay_max_event_size_bytes: EventBytes = "128 KiB", ngit;
         /// Most open subscriptions of one connection.
         relay_max_subscriptions: Positive = "300", ngit;
+        /// Memory for what waits to be sent to relay clients, is subscribed to or half received. One
+        /// network of clients has an eighth of what is still free.
+        relay_memory_bytes: MemoryBytes = "512 MiB";
+        /// Memory for events that were read and are not yet answered, shared out in the same way.
+        relay_in_flight_bytes: MemoryBytes = "256 MiB";
+        /// Index entries that one query may look at before it is ended.
+        relay_query_steps: Count<u64, 4096> = "2000000";
+        /// How long one query may be worked on, its waiting not counted, before it is ended.
+        relay_query_time: Duration = "10s";
+        /// Bytes of deletion requests and grasp lists, which need no relation to anything served, that
+        /// one network of clients may send in an hour for long. 0 lifts the limit.
+        relay_unrelated_bytes_per_hour: Count<u32, 0> = "65536";
+        /// The same in one go.
+        relay_unrelated_burst_bytes: Count<u32, 1> = "1048576";
         /// Most stored events that one filter brings; with the default, 500 where it names no
         /// limit of its own.
         relay_filter_limit: Positive = "5000", ngit;
@@ -186,10 +206,15 @@ options! {
         purgatory_max_bytes: MemoryBytes = "256 MiB";
         /// Most such events of one author, counted apart for what they maintain here.
         purgatory_max_per_author: Positive = "100";
+        /// Most bytes of those.
+        purgatory_max_bytes_per_author: MemoryBytes = "16 MiB";
         /// Most such events of one kind for one repository and its maintainers, and most new
         /// announcements of one identifier; there the oldest of the network with most of them loses
         /// its empty repository to a new one.
         purgatory_max_per_identifier: Positive = "200";
+        /// Most bytes of such events of one kind for one repository and its maintainers; one network
+        /// of clients gets a quarter of what is still free for pull requests.
+        purgatory_max_bytes_per_identifier: MemoryBytes = "32 MiB";
     }
 
     "Timeouts" in timeouts: Timeouts {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use grip_git::{ContributorQuotas, Quota};
-use grip_grasp::{ArchiveMode, Bounds, Policy, SyncDelays};
-use grip_relay::{Limits, Rate, Rates};
+use grip_grasp::{ArchiveMode, Bounds, Keep, Policy, SyncDelays};
+use grip_relay::{HourlyBytes, Limits, Rate, Rates};
 use grip_types::{NetworkPrefixes, Service};
 use grip_web::{NodeInfo, WebLimits, WebSettings};
 
@@ -162,8 +162,12 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
     let (limits, timeouts) = (&settings.limits, &settings.timeouts);
     Bounds {
         per_author: limits.purgatory_max_per_author,
-        per_author_bytes: limits.relay_max_message_bytes.saturating_mul(8),
+        // One event of any length that is taken has room.
+        per_author_bytes: limits
+            .purgatory_max_bytes_per_author
+            .max(limits.relay_max_message_bytes.saturating_mul(2)),
         per_identifier: limits.purgatory_max_per_identifier,
+        per_identifier_bytes: limits.purgatory_max_bytes_per_identifier,
         total: limits.purgatory_max_entries,
         total_bytes: limits.purgatory_max_bytes,
         lifetime: timeouts.purgatory_lifetime,
@@ -176,6 +180,14 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
             synced: Duration::from_millis(settings.sync.sync_immediate_delay_ms),
         },
         ..Bounds::default()
+    }
+}
+
+/// How long what nobody needs stays on disk.
+pub(crate) fn keep(settings: &Settings) -> Keep {
+    Keep {
+        unreachable: settings.storage.keep_unreachable,
+        archived: settings.storage.keep_archived,
     }
 }
 
@@ -208,6 +220,14 @@ pub(crate) fn relay(settings: &Settings) -> Limits {
             limits.relay_events_per_second.saturating_mul(2),
             limits.relay_requests_per_second.saturating_mul(5),
         ),
+        memory_bytes: limits.relay_memory_bytes,
+        in_flight_bytes_total: limits.relay_in_flight_bytes,
+        query_steps: limits.relay_query_steps,
+        query_time: limits.relay_query_time,
+        unrelated_bytes: HourlyBytes {
+            per_hour: limits.relay_unrelated_bytes_per_hour,
+            burst: limits.relay_unrelated_burst_bytes,
+        },
         networks: networks(settings),
         ..defaults
     }
@@ -245,6 +265,45 @@ fn rate(per_second: u32) -> Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::Fake;
+
+    #[test]
+    fn what_the_table_says_of_shares_reaches_the_relay_and_the_purgatory() {
+        let loaded = |pairs: &[(&str, &str)]| {
+            let fake = pairs.iter().fold(Fake::default(), |fake, (name, text)| {
+                fake.env(&format!("GRIPFAST_{name}"), text)
+            });
+            fake.loaded().settings
+        };
+        let usual = loaded(&[]);
+        let (relay_limits, usual_bounds) = (relay(&usual), bounds(&usual));
+        let defaults = Limits::default();
+        assert_eq!(relay_limits.memory_bytes, defaults.memory_bytes);
+        assert_eq!(
+            relay_limits.in_flight_bytes_total,
+            defaults.in_flight_bytes_total
+        );
+        assert_eq!(relay_limits.query_steps, defaults.query_steps);
+        assert_eq!(relay_limits.query_time, defaults.query_time);
+        assert_eq!(relay_limits.unrelated_bytes, defaults.unrelated_bytes);
+        let of_purgatory = Bounds::default();
+        assert_eq!(usual_bounds.per_author_bytes, of_purgatory.per_author_bytes);
+        assert_eq!(
+            usual_bounds.per_identifier_bytes,
+            of_purgatory.per_identifier_bytes
+        );
+        assert_eq!(keep(&usual), Keep::default());
+        let other = loaded(&[
+            ("RELAY_MEMORY_BYTES", "64 MiB"),
+            ("RELAY_UNRELATED_BYTES_PER_HOUR", "0"),
+            ("PURGATORY_MAX_BYTES_PER_IDENTIFIER", "8 MiB"),
+            ("KEEP_UNREACHABLE", "2h"),
+        ]);
+        assert_eq!(relay(&other).memory_bytes, 64 << 20);
+        assert_eq!(relay(&other).unrelated_bytes.per_hour, 0);
+        assert_eq!(bounds(&other).per_identifier_bytes, 8 << 20);
+        assert_eq!(keep(&other).unreachable, Duration::from_secs(7200));
+    }
 
     #[test]
     fn the_defaults_of_the_table_are_those_of_the_relay() {

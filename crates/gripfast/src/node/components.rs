@@ -96,6 +96,7 @@ impl Components {
             repositories: repositories.clone(),
             policy,
             bounds: component_settings::bounds(settings),
+            keep: component_settings::keep(settings),
             sweep_every: settings.timeouts.purgatory_sweep_interval,
             group: back.clone(),
         })

@@ -13,6 +13,7 @@ mod memory;
 mod newcomers;
 mod ngit;
 mod operate;
+mod operator;
 mod pages;
 mod postgres;
 mod private;

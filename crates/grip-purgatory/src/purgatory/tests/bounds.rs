@@ -7,6 +7,7 @@ const FEW: Bounds = Bounds {
     per_author: 2,
     per_author_bytes: 1 << 20,
     per_identifier: 3,
+    per_identifier_bytes: 1 << 20,
     total: 5,
     total_bytes: 1 << 20,
     hidden: 2,
@@ -483,4 +484,30 @@ fn every_refusal_is_a_sentence_for_the_client() {
         let text = format!("rate-limited: {}", Full { which, limit: 100 });
         assert!(text.contains("100") && !text.contains('\n') && !text.ends_with('.'));
     }
+}
+
+/// Bytes of held events have a bound per repository as well, and of what comes from anyone a network
+/// has a part of it alone.
+#[test]
+fn g01_22_events_for_one_repository_take_up_no_more_than_its_bytes() {
+    let size = {
+        let mut purgatory = Purgatory::new(Bounds::default());
+        add(&mut purgatory, &Keys::generate(), 1, "a").unwrap();
+        purgatory.count().bytes
+    };
+    let bounds = Bounds {
+        per_identifier_bytes: 2 * size + size / 2,
+        ..Bounds::default()
+    };
+    let mut purgatory = Purgatory::new(bounds);
+    let owner = Keys::generate();
+    for at in 1..=2 {
+        add(&mut purgatory, &owner, at, "a").unwrap();
+    }
+    let refused = full(Which::IdentifierBytes, bounds.per_identifier_bytes);
+    assert_eq!(add(&mut purgatory, &owner, 3, "a"), refused);
+    add(&mut purgatory, &owner, 3, "b").unwrap();
+    add(&mut purgatory, &Keys::generate(), 3, "a").unwrap();
+    let _ = purgatory.cleanup(NOW + LIFETIME);
+    add(&mut purgatory, &owner, 4, "a").unwrap();
 }

@@ -163,6 +163,7 @@ const TIGHT: Bounds = Bounds {
     per_author: 4,
     per_author_bytes: 12_000,
     per_identifier: 4,
+    per_identifier_bytes: 1 << 20,
     total: 12,
     total_bytes: 12_000,
     hidden: 2,

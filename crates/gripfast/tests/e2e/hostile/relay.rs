@@ -1,7 +1,9 @@
 //! Messages and events that are attacks.
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, events::tag};
+use grip_testkit::{Author, events::tag, http::Connection, until_ok};
 use nostr::prelude::Timestamp;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
@@ -226,5 +228,52 @@ async fn the_event_store_is_compacted_under_load_and_a_kill_loses_nothing() -> R
     for id in &taken {
         ensure!(scene.relay.serves(id).await?, "{id} is gone");
     }
+    scene.goes_on().await
+}
+
+/// A frame takes its whole length of memory as soon as its head is there. So frames that are announced
+/// and never sent count against their sender's network, and it is cut off before they do harm.
+#[tokio::test]
+async fn frames_that_are_half_there_take_no_more_than_the_share_of_their_network() -> Result<()> {
+    const MIB: u64 = 1 << 20;
+    let env = [
+        ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24"),
+        ("GRIPFAST_RELAY_MEMORY_BYTES", "72 MiB"),
+    ];
+    let mut scene = Scene::with(&env).await?;
+    let before = scene.node.anonymous_rss_bytes()?;
+    let stranger = Ipv4Addr::new(127, 1, 0, 1);
+    let headers = [
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let (mut held, mut cut) = (Vec::new(), 0);
+    for n in 0..200 {
+        let mut connection = Connection::open_from(stranger, scene.node.port()).await?;
+        connection.ask("GET", "/", &headers, b"").await?;
+        let head = [&[0x81, 0xff][..], &2_000_000_u64.to_be_bytes(), &[0; 4]].concat();
+        connection.send(&head).await?;
+        // Some send most of it, others nothing at all.
+        if n % 2 == 0 {
+            cut += usize::from(connection.send(&vec![b'x'; 1_500_000]).await.is_err());
+        }
+        held.push(connection);
+    }
+    // A ninth of 72 MiB are four frames.
+    let grown = scene.node.anonymous_rss_bytes()?.saturating_sub(before);
+    ensure!(grown < 64 * MIB, "{} MiB more, {cut} cut", grown / MIB);
+    until_ok("all but a few are cut off", async || {
+        let metrics = scene.node.get("/metrics").await?.text();
+        let open = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("ngit_websocket_connections_active "));
+        let open: f64 = open.unwrap_or("0").parse()?;
+        ensure!(open < 20.0, "{open} connections");
+        Ok(())
+    })
+    .await?;
+    drop(held);
     scene.goes_on().await
 }

@@ -1,0 +1,286 @@
+//! Collection of objects that nothing needs any more, and of archived repositories, after their grace
+//! times.
+//!
+//! A part of maintenance, a few identifiers at a time, round after round. A store that has not changed
+//! since it was looked at, and of which nothing has become old enough, is not walked again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use grip_git::{Collected, GarbageRemoval, RepackError};
+use grip_nostr::{PullRequest, State};
+use grip_types::{Identifier, Oid};
+use parking_lot::Mutex;
+
+use crate::{Grasp, error::GraspError, grasp::Core};
+
+/// Identifiers looked at in one round.
+const PER_ROUND: usize = 16;
+/// How often one collection looks at what came meanwhile before it is left to the next round.
+const MAX_LOOKS: usize = 5;
+
+/// How long what nobody needs is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Objects, from when they came and from when the last ref to them went. Longer than any fetch.
+    pub unreachable: Duration,
+    /// Archived repositories.
+    pub archived: Duration,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        let day = Duration::from_secs(24 * 3600);
+        Self {
+            unreachable: 7 * day,
+            archived: 30 * day,
+        }
+    }
+}
+
+/// How far the rounds have come. Bounded by the stores on disk.
+#[derive(Default)]
+pub(crate) struct Collecting {
+    rounds: Mutex<Rounds>,
+}
+
+#[derive(Default)]
+struct Rounds {
+    after: Option<Identifier>,
+    /// Those that could not be collected because packs came in.
+    again: BTreeSet<Identifier>,
+    /// What each store was like when nothing, or nothing more, was to be collected.
+    looked: BTreeMap<Identifier, u64>,
+}
+
+impl Collecting {
+    /// The identifiers of the next round, and whether it is the first after all had their turn.
+    fn next(&self, stores: &BTreeSet<Identifier>) -> (Vec<Identifier>, bool) {
+        let mut rounds = self.rounds.lock();
+        rounds
+            .looked
+            .retain(|identifier, _| stores.contains(identifier));
+        let is_first = rounds.after.is_none();
+        let from = match &rounds.after {
+            Some(after) => Bound::Excluded(after.clone()),
+            None => Bound::Unbounded,
+        };
+        let mut next: Vec<Identifier> = std::mem::take(&mut rounds.again).into_iter().collect();
+        let others = stores.range((from, Bound::Unbounded)).take(PER_ROUND);
+        let others: Vec<Identifier> = others.cloned().collect();
+        rounds.after = others.last().filter(|_| others.len() == PER_ROUND).cloned();
+        next.extend(others);
+        (next, is_first)
+    }
+
+    fn is_known(&self, identifier: &Identifier, stamp: u64) -> bool {
+        self.rounds.lock().looked.get(identifier) == Some(&stamp)
+    }
+
+    fn note(&self, identifier: &Identifier, stamp: u64) {
+        self.rounds.lock().looked.insert(identifier.clone(), stamp);
+    }
+
+    fn try_again(&self, identifier: &Identifier) {
+        self.rounds.lock().again.insert(identifier.clone());
+    }
+}
+
+impl Grasp {
+    /// Removes the objects of an identifier that nothing has needed for the grace time before `now`.
+    /// Maintenance does so for all, round after round.
+    pub async fn collect(&self, identifier: &Identifier, now: SystemTime) -> Collected {
+        self.core.collect(identifier, now).await
+    }
+
+    /// Removes archived repositories whose grace time was over by `now`; how many.
+    pub async fn remove_archived(&self, now: SystemTime) -> usize {
+        self.core.remove_archived(now).await
+    }
+}
+
+impl Core {
+    /// Collects in the next few stores.
+    pub(crate) async fn collect_some(self: &Arc<Self>) -> Collected {
+        let now = SystemTime::now();
+        let mut collected = Collected::default();
+        let stores = self.blocking("git.stores", |core| core.repositories.stores());
+        let Ok(Ok(stores)) = stores.await else {
+            return collected;
+        };
+        let (next, is_first) = self.collecting.next(&stores);
+        if is_first {
+            self.remove_archived(now).await;
+        }
+        for identifier in next {
+            let done = self.collect(&identifier, now);
+            let Some(done) = self.group.token().run_until_cancelled(done).await else {
+                break;
+            };
+            collected.objects += done.objects;
+            collected.bytes += done.bytes;
+        }
+        collected
+    }
+
+    async fn collect(self: &Arc<Self>, identifier: &Identifier, now: SystemTime) -> Collected {
+        match self.try_collect(identifier, now).await {
+            Ok(collected) => {
+                if collected.objects > 0 {
+                    let Collected { objects, bytes } = collected;
+                    tracing::info!(%identifier, objects, bytes, "removed unreachable objects");
+                    // Its packs are others now, and may want a bitmap.
+                    self.maintenance.add(identifier);
+                }
+                return collected;
+            }
+            Err(Failed::Repack(RepackError::Busy(_) | RepackError::MemoryFull(_))) => {
+                self.collecting.try_again(identifier);
+            }
+            Err(Failed::Repack(error)) => {
+                tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "failed to collect unreachable objects");
+            }
+            Err(Failed::Grasp(error)) => error.log("failed to collect unreachable objects"),
+        }
+        Collected::default()
+    }
+
+    async fn try_collect(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        now: SystemTime,
+    ) -> Result<Collected, Failed> {
+        // Its refs do not say yet what its events say.
+        if self.unsettled.contains(identifier) {
+            return Ok(Collected::default());
+        }
+        let keep = self.keep.unreachable;
+        let turns = self.turns(vec![identifier.clone()]).await?;
+        let (named, stamp) = {
+            let identifier = identifier.clone();
+            let look = move |core: &Self| {
+                let _turns = turns;
+                let named = core.named(&identifier)?;
+                let stamp = core
+                    .repositories
+                    .collection_stamp(&identifier, &named, keep, now);
+                let stamp = stamp.map_err(|error| GraspError::Stores(Box::new(error)))?;
+                Ok::<_, GraspError>((named, stamp))
+            };
+            self.blocking("git.stores", look).await??
+        };
+        let Some(stamp) = stamp.filter(|stamp| !self.collecting.is_known(identifier, *stamp))
+        else {
+            return Ok(Collected::default());
+        };
+        let found = self
+            .repositories
+            .find_garbage(identifier, &named, keep, now);
+        let mut found = found.await?;
+        for _ in 0..MAX_LOOKS {
+            let Some(garbage) = found else {
+                self.collecting.note(identifier, stamp);
+                return Ok(Collected::default());
+            };
+            let turns = self.turns(vec![identifier.clone()]).await?;
+            let remove = {
+                let identifier = identifier.clone();
+                move |core: &Self| {
+                    // Ours until the packs are swapped, whatever becomes of who waits for it.
+                    let _turns = turns;
+                    let named = core.named(&identifier)?;
+                    let removal = garbage.remove(&named)?;
+                    Ok::<_, Failed>((named, removal))
+                }
+            };
+            let (named, removal) = self.blocking("git.collect", remove).await??;
+            match removal {
+                GarbageRemoval::Removed(collected) => return Ok(collected),
+                GarbageRemoval::Changed(garbage) => found = garbage.look_again(&named).await?,
+            }
+        }
+        self.collecting.try_again(identifier);
+        Ok(Collected::default())
+    }
+
+    /// What events that are served, held or wanted name of an identifier's objects. Refs name the
+    /// tips of served pull requests. The caller has the turn. Blocks.
+    fn named(&self, identifier: &Identifier) -> Result<Vec<Oid>, GraspError> {
+        let mut events = self.look(|view| view.served_states(identifier))?;
+        let waiting = self.waiting_for_data(identifier);
+        events.extend(waiting.into_iter().map(|event| event.unpack()));
+        let mut named = BTreeSet::new();
+        for event in events {
+            if let Ok(state) = State::parse(event.clone()) {
+                named.extend(state.oids());
+            } else if let Ok(request) = PullRequest::parse(event) {
+                named.insert(request.tip);
+            }
+        }
+        Ok(named.into_iter().collect())
+    }
+
+    async fn remove_archived(self: &Arc<Self>, now: SystemTime) -> usize {
+        let before = now.checked_sub(self.keep.archived);
+        let before = before.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let Some(before) = before.map(|since_1970| since_1970.as_secs()) else {
+            return 0;
+        };
+        let remove = move |core: &Self| {
+            let removed = core.repositories.remove_archived(before);
+            // Stores that were kept for them alone can go.
+            core.kept.forget();
+            removed
+        };
+        match self.blocking("git.remove", remove).await {
+            Ok(Ok(removed)) => removed,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "failed to remove archived repositories");
+                0
+            }
+            Err(_) => 0,
+        }
+    }
+}
+
+/// Why a collection was given up.
+#[derive(Debug)]
+enum Failed {
+    Repack(RepackError),
+    Grasp(GraspError),
+}
+
+impl From<RepackError> for Failed {
+    fn from(error: RepackError) -> Self {
+        Self::Repack(error)
+    }
+}
+
+impl From<GraspError> for Failed {
+    fn from(error: GraspError) -> Self {
+        Self::Grasp(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_store_has_its_turn_and_those_that_were_busy_come_first() {
+        let collecting = Collecting::default();
+        let name = |n: usize| Identifier::parse(&format!("n{n:03}")).unwrap();
+        let stores: BTreeSet<Identifier> = (0..20).map(name).collect();
+        let (first, is_first) = collecting.next(&stores);
+        assert!(is_first && first == (0..16).map(name).collect::<Vec<_>>());
+        collecting.try_again(&name(3));
+        let (second, is_first) = collecting.next(&stores);
+        let expected: Vec<Identifier> = [3].into_iter().chain(16..20).map(name).collect();
+        assert!(!is_first && second == expected);
+        assert!(collecting.next(&stores).1);
+    }
+}

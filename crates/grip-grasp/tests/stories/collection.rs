@@ -1,0 +1,99 @@
+//! Unreachable objects leave the disk after their grace time, and nothing else does.
+
+use std::time::{Duration, SystemTime};
+
+use grip_git::Collected;
+use grip_types::Identifier;
+
+use crate::node::{HELD, Scene, ZERO, announce, later};
+
+const NOWHERE: &str = "00000000000000000000000000000000000000aa";
+
+fn in_days(days: u64) -> SystemTime {
+    SystemTime::now() + Duration::from_secs(days * 24 * 3600 + 60)
+}
+
+async fn collect(scene: &Scene, days: u64) -> Collected {
+    let identifier = Identifier::parse("x").unwrap();
+    scene.node.grasp().collect(&identifier, in_days(days)).await
+}
+
+/// The owner's branch at its second commit, then moved back to the first by a state.
+async fn moved_back() -> (Scene, String) {
+    let scene = Scene::new().await;
+    let (second, state) = scene.hold_next().await;
+    scene.push_main(&scene.tip, &second).await.taken("");
+    assert!(scene.node.serves(&state));
+    let refs = [("refs/heads/main", scene.tip.as_str())];
+    let back = scene.owner.state_at("x", &refs, None, later(20));
+    assert!(scene.node.send(&back).await.accepted);
+    assert_eq!(scene.main(), scene.tip);
+    (scene, second)
+}
+
+#[tokio::test]
+async fn a_branch_that_moved_back_gives_its_bytes_back_after_the_grace_time() {
+    let (scene, second) = moved_back().await;
+    assert_eq!(collect(&scene, 1).await, Collected::default());
+    assert!(scene.node.has_object("x", &second));
+    let done = collect(&scene, 8).await;
+    assert!(done.objects >= 3 && done.bytes > 0, "{done:?}");
+    assert!(!scene.node.has_object("x", &second));
+    assert!(scene.node.has_object("x", &scene.tip));
+    assert!(scene.node.fsck_is_clean(&scene.repo).await);
+    scene.node.agrees().await;
+
+    // Forward again: the data has to come again, and does.
+    let refs = [("refs/heads/main", second.as_str())];
+    let forward = scene.owner.state_at("x", &refs, None, later(30));
+    scene.node.accepts(&forward, HELD).await;
+    scene.push_main(&scene.tip, &second).await.taken("");
+    assert!(scene.node.serves(&forward));
+    assert!(scene.node.fsck_is_clean(&scene.repo).await);
+}
+
+#[tokio::test]
+async fn what_a_held_or_a_wanted_state_names_stays() {
+    let (scene, second) = moved_back().await;
+    let refs = [
+        ("refs/heads/main", second.as_str()),
+        ("refs/heads/other", NOWHERE),
+    ];
+    let incomplete = scene.owner.state_at("x", &refs, None, later(30));
+    scene.node.accepts(&incomplete, HELD).await;
+    assert_eq!(collect(&scene, 8).await, Collected::default());
+    let in_an_hour = grip_grasp::Millis::from(later(3600));
+    assert_eq!(scene.node.grasp().sweep(in_an_hour).await.events, 1);
+    assert_eq!(collect(&scene, 9).await, Collected::default());
+    assert!(scene.node.has_object("x", &second));
+    let id = incomplete.id;
+    assert!(scene.node.grasp().drop_waiting(&id).await.unwrap());
+    assert!(collect(&scene, 10).await.objects > 0);
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn an_archived_repository_goes_after_its_grace_time_and_its_objects_with_it() {
+    let mut scene = Scene::new().await;
+    let elsewhere = scene
+        .owner
+        .announcement_at("other.example.com", "x", vec![], later(5));
+    scene.node.refuses(&elsewhere, "blocked: ").await;
+    let in_two_days = grip_grasp::Millis::from(later(2 * 24 * 3600));
+    assert_eq!(scene.node.grasp().sweep(in_two_days).await.withdrawn, 1);
+    assert!(scene.node.has_store("x"));
+    assert_eq!(scene.node.grasp().remove_archived(in_days(1)).await, 0);
+    scene.node.restart().await;
+    assert!(scene.node.has_store("x"));
+    assert_eq!(scene.node.grasp().remove_archived(in_days(31)).await, 1);
+    assert_eq!(scene.node.grasp().sweep(in_two_days).await.stores, 1);
+    assert!(!scene.node.has_store("x"));
+
+    // Who comes back begins anew.
+    scene
+        .node
+        .accepts(&announce(&scene.owner, "y", &[]), HELD)
+        .await;
+    let main = [(ZERO, scene.tip.as_str(), "refs/heads/main")];
+    assert!(!scene.push(&main).await.accepted);
+}
