@@ -233,10 +233,12 @@ struct Failure<'a> {
 
 /// Renders a page.
 pub(crate) fn render(status: StatusCode, page: &impl Template) -> HttpResult {
-    let html = page
-        .render()
-        .map_err(|e| WebError::internal("a page cannot be rendered", e))?;
-    Ok(respond::page(status, html))
+    Ok(respond::page(status, html(page)?))
+}
+
+fn html(page: &impl Template) -> Result<String, WebError> {
+    page.render()
+        .map_err(|e| WebError::internal("a page cannot be rendered", e))
 }
 
 /// The page for a person who met a failure.

@@ -34,7 +34,7 @@ pub(crate) struct Tools {
 pub(crate) fn prepare() -> anyhow::Result<Tools> {
     let cache = cache_dir()?;
     system_program("git", "git")?;
-    system_program("chromium", "chromium")?;
+    browser()?;
     // Shows which files a node touches.
     system_program("strace", "strace")?;
     // The program only: tests start servers of their own, and need none of the system's.
@@ -72,12 +72,19 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
         }
         install(krate, version, krate, &root)?;
     }
-    let fixtures_dir = fixtures::fetch(&cache)?;
+    let fixtures_dir = fixtures::payloads(&cache)?;
+    fixtures::browser_scripts(&cache)?;
     Ok(Tools {
         installed_dir: cache,
         fixtures_dir,
         path,
     })
+}
+
+/// Finds or installs the browser and what drives it.
+pub(crate) fn browser() -> anyhow::Result<()> {
+    system_program("chromium", "chromium")?;
+    system_program("chromedriver", "chromium-driver")
 }
 
 /// Finds or installs cargo-deny; says where.

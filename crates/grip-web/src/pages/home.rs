@@ -1,24 +1,35 @@
 //! The landing page.
 
 use askama::Template;
+use grip_browse::{
+    activity::{Activity, Deed},
+    catalog::Catalog,
+};
 use http::StatusCode;
 
-use super::{CounterView, Frame, catalog::RepositoryLine, counters, time::Now};
+use super::{
+    CounterView, Frame,
+    catalog::{self, RepositoryLine},
+    counters,
+    time::{Moment, Now},
+};
 use crate::{
     app::App,
+    error::WebError,
     request_context::{HttpResult, RequestContext},
 };
 
 /// Repositories listed.
-const LISTED: usize = 20;
+const LISTED: usize = 12;
 
 #[derive(Template)]
-#[template(path = "home.html")]
+#[template(path = "home.html", blocks = ["live"])]
 pub(super) struct Home {
     pub(super) frame: Frame,
     pub(super) description: String,
     pub(super) counters: Vec<CounterView>,
     pub(super) lines: Vec<RepositoryLine>,
+    pub(super) activity: Vec<ActivityLine>,
     pub(super) total: usize,
     /// Repositories beyond those listed.
     pub(super) more: usize,
@@ -27,27 +38,82 @@ pub(super) struct Home {
     pub(super) curation: Option<String>,
 }
 
+/// Something that somebody did.
+pub(super) struct ActivityLine {
+    pub(super) who: String,
+    pub(super) who_href: String,
+    pub(super) did: &'static str,
+    /// What it is about, with its page.
+    pub(super) subject: String,
+    pub(super) href: String,
+    pub(super) repository: String,
+    pub(super) repository_href: String,
+    pub(super) when: Moment,
+}
+
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
-    let (app, frame, now) = (cx.app, cx.frame(), Now::new());
-    let catalog = app.catalog.get(app).await?;
-    let newest = catalog.iter().take(LISTED);
-    let lines: Vec<_> = newest
-        .map(|entry| RepositoryLine::new(entry, &catalog, &frame, now))
-        .collect();
-    let node = &cx.settings.node;
-    let grasps = node.grasps.iter().map(|n| format!("GRASP-{n:02}"));
-    let page = Home {
-        description: node.description.clone(),
-        counters: figures(app, catalog.events),
-        total: catalog.len(),
-        more: catalog.len().saturating_sub(lines.len()),
-        lines,
-        grasps: grasps.collect::<Vec<_>>().join(", "),
-        criteria: node.repo_acceptance_criteria.clone(),
-        curation: node.curation.clone(),
-        frame,
-    };
+    let page = Home::read(cx.app, cx.frame(), Now::new()).await?;
     super::render(StatusCode::OK, &page)
+}
+
+/// The part of the page that changes.
+pub(crate) async fn live(app: &App, frame: Frame) -> Result<String, WebError> {
+    let page = Home::read(app, frame, Now::stopped()).await?;
+    super::html(&page.as_live())
+}
+
+impl Home {
+    async fn read(app: &App, frame: Frame, now: Now) -> Result<Self, WebError> {
+        let catalog = app.catalog.get(app).await?;
+        let newest = catalog.iter().take(LISTED);
+        let lines: Vec<_> = newest
+            .map(|entry| RepositoryLine::new(entry, &catalog, &frame, now))
+            .collect();
+        let activity = catalog.activity.iter();
+        let activity =
+            activity.map(|activity| ActivityLine::new(activity, &catalog, &frame, now));
+        let settings = app.settings();
+        let node = &settings.node;
+        let grasps = node.grasps.iter().map(|n| format!("GRASP-{n:02}"));
+        Ok(Self {
+            description: node.description.clone(),
+            counters: figures(app, catalog.events),
+            activity: activity.collect(),
+            total: catalog.len(),
+            more: catalog.len().saturating_sub(lines.len()),
+            lines,
+            grasps: grasps.collect::<Vec<_>>().join(", "),
+            criteria: node.repo_acceptance_criteria.clone(),
+            curation: node.curation.clone(),
+            frame,
+        })
+    }
+}
+
+impl ActivityLine {
+    fn new(activity: &Activity, catalog: &Catalog, frame: &Frame, now: Now) -> Self {
+        let repository_href = frame.repository(&activity.repo);
+        let entry = catalog.get(&activity.repo);
+        let at_ms = i64::try_from(activity.at).unwrap_or(0).saturating_mul(1000);
+        Self {
+            who: catalog::person(&activity.author, catalog),
+            who_href: frame.author(&activity.author),
+            did: match activity.deed {
+                Deed::Pushed => "pushed to",
+                Deed::OpenedIssue => "opened an issue in",
+                Deed::SentPatch => "sent a patch to",
+                Deed::ProposedChange => "proposed a change to",
+            },
+            subject: activity.subject.clone(),
+            href: format!("{repository_href}/topic/{}", activity.event),
+            repository: entry.map_or_else(
+                || activity.repo.identifier.as_str().to_owned(),
+                |entry| entry.name.clone(),
+            ),
+            repository_href,
+            when: now.ago(&at_ms),
+        }
+    }
 }
 
 pub(super) fn figures(app: &App, events: u64) -> Vec<CounterView> {
