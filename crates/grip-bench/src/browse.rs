@@ -54,7 +54,11 @@ type Kind<'a> = (&'a str, Box<dyn Fn(usize) -> (String, String) + 'a>);
 impl Large {
     async fn start(binary: &Path) -> Result<Self> {
         // Networks are what they are: none of them is a proxy that stands for many.
-        let env = [SETTINGS, &[("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24")]].concat();
+        let env = [
+            SETTINGS,
+            &[("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24")],
+        ]
+        .concat();
         let node = Node::start_with(binary, &env).await?;
         let tree = WorkTree::init()?;
         import(&tree, COMMITS).await?;
@@ -102,7 +106,10 @@ impl Large {
                 "commit",
                 Box::new(move |n| {
                     let oid = &self.commits[n * 11 % self.commits.len()];
-                    (commit(format!("/commit/{oid}")), format!("/commit/?id={oid}"))
+                    (
+                        commit(format!("/commit/{oid}")),
+                        format!("/commit/?id={oid}"),
+                    )
                 }),
             ),
         ]
@@ -179,11 +186,7 @@ impl std::fmt::Display for Summary {
 }
 
 /// Asks for the pages of the numbers from `start` on.
-async fn ask(
-    port: u16,
-    start: usize,
-    path: impl Fn(usize) -> String,
-) -> Result<(f64, Vec<f64>)> {
+async fn ask(port: u16, start: usize, path: impl Fn(usize) -> String) -> Result<(f64, Vec<f64>)> {
     let client = |first: usize| {
         let path = &path;
         async move {
@@ -212,24 +215,33 @@ fn file_name(n: usize) -> String {
 
 /// Makes the history: the first commit has all files, each further one changes one of them.
 async fn import(tree: &WorkTree, commits: usize) -> Result<()> {
-    let mut child = tokio::process::Command::from(git::command(
-        tree.path(),
-        ["fast-import", "--quiet"],
-    ))
-    .stdin(Stdio::piped())
-    .spawn()?;
+    let mut child =
+        tokio::process::Command::from(git::command(tree.path(), ["fast-import", "--quiet"]))
+            .stdin(Stdio::piped())
+            .spawn()?;
     let mut stdin = child.stdin.take().context("a pipe was asked for")?;
     for n in 0..commits {
         let mut text = String::new();
         let at = 1_700_000_000 + n * 60;
-        writeln!(text, "commit refs/heads/main\ncommitter Ada <ada@example.com> {at} +0000")?;
+        writeln!(
+            text,
+            "commit refs/heads/main\ncommitter Ada <ada@example.com> {at} +0000"
+        )?;
         let message = format!("change the prediction of harbour {n}\n\nIt was wrong.\n");
         writeln!(text, "data {}\n{message}", message.len())?;
-        let changed = if n == 0 { 0..FILES } else { n % FILES..n % FILES + 1 };
+        let changed = if n == 0 {
+            0..FILES
+        } else {
+            n % FILES..n % FILES + 1
+        };
         for file in changed {
             let content = content(file, n);
             let name = file_name(file);
-            writeln!(text, "M 100644 inline {name}\ndata {}\n{content}", content.len())?;
+            writeln!(
+                text,
+                "M 100644 inline {name}\ndata {}\n{content}",
+                content.len()
+            )?;
         }
         stdin.write_all(text.as_bytes()).await?;
     }

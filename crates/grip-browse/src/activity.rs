@@ -57,7 +57,12 @@ pub(crate) fn read(
     view: &ReadView<'_>,
     find: impl Fn(&RepoAddr) -> Option<RepoAddr>,
 ) -> Result<Vec<Activity>, StoreError> {
-    let asked = [kinds::PATCH, kinds::PULL_REQUEST, kinds::ISSUE, kinds::STATE];
+    let asked = [
+        kinds::PATCH,
+        kinds::PULL_REQUEST,
+        kinds::ISSUE,
+        kinds::STATE,
+    ];
     let filter = Filter {
         kinds: Some(asked.iter().map(|kind| kind.as_u16()).collect()),
         ..Filter::default()
@@ -99,8 +104,14 @@ fn subject(event: &Event) -> String {
 fn repositories(event: &Event, deed: Deed) -> Vec<RepoAddr> {
     if deed == Deed::Pushed {
         let own = grip_nostr::address_of(event);
-        return own.and_then(|address| address.repository()).into_iter().collect();
+        return own
+            .and_then(|address| address.repository())
+            .into_iter()
+            .collect();
     }
     let named = references(event).addresses;
-    named.iter().filter_map(|address| address.repository()).collect()
+    named
+        .iter()
+        .filter_map(|address| address.repository())
+        .collect()
 }

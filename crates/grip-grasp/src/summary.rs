@@ -183,7 +183,10 @@ impl RepositorySummary {
         self.description = announcement.description().to_owned();
         let web = values(&announcement.event, "web").map(str::to_owned);
         self.web = web.collect();
-        let urls = announcement.clone.iter().filter_map(|url| Url::parse(url).ok());
+        let urls = announcement
+            .clone
+            .iter()
+            .filter_map(|url| Url::parse(url).ok());
         let others = urls.filter(|url| here.segments_of(url, &["http", "https"]).is_none());
         let shown = others.filter_map(|mut url| {
             // Those of a kind that has no user cannot be set either.

@@ -122,7 +122,9 @@ impl Browser {
         }}});
         let mut connection = Connection::open(driver.port).await?;
         let answer = command(&mut connection, "POST", "/session", &wanted).await?;
-        let session = answer["sessionId"].as_str().context("a session has an id")?;
+        let session = answer["sessionId"]
+            .as_str()
+            .context("a session has an id")?;
         Ok(Self {
             session: session.to_owned(),
             connection: Mutex::new(connection),
@@ -145,7 +147,9 @@ impl Browser {
     pub async fn open(&self, url: &str) -> Result<Page> {
         self.complaints().await?;
         self.goto(url).await?;
-        let dom = self.run("return document.documentElement.outerHTML").await?;
+        let dom = self
+            .run("return document.documentElement.outerHTML")
+            .await?;
         Ok(Page {
             dom: dom.as_str().unwrap_or_default().to_owned(),
             complaints: self.complaints().await?,
@@ -156,6 +160,23 @@ impl Browser {
     /// of a file at its tip.
     pub async fn clone_in_page(&self, url: &str, file: &str) -> Result<String> {
         self.goto(&self.elsewhere()).await?;
+        // What the client takes from node: modules that know each other by name.
+        self.run("window.modules = {}").await?;
+        for name in ["base64-js", "ieee754", "buffer"] {
+            let (script, name) = (
+                Value::from(browser_script(name, "index.js")?),
+                Value::from(name),
+            );
+            let load = format!(
+                "const module = {{ exports: {{}} }};
+                 new Function('module', 'exports', 'require', {script})(
+                   module, module.exports, (name) => window.modules[name]);
+                 window.modules[{name}] = module.exports;"
+            );
+            self.run(&load).await?;
+        }
+        self.run("window.Buffer = window.modules.buffer.Buffer")
+            .await?;
         // Each of these makes a name of the window.
         for (package, script) in [
             ("lightning-fs", "dist/lightning-fs.min.js"),
@@ -213,9 +234,9 @@ impl Browser {
 
     /// Presses keys, one after the other, wherever the focus is.
     pub async fn press(&self, keys: &[&str]) -> Result<()> {
-        let strokes = keys.iter().flat_map(|key| {
-            ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key }))
-        });
+        let strokes = keys
+            .iter()
+            .flat_map(|key| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key })));
         let strokes: Vec<_> = strokes.collect();
         let keyboard = json!({ "type": "key", "id": "keyboard", "actions": strokes });
         let actions = json!({ "actions": [keyboard] });

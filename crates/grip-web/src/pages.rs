@@ -45,8 +45,6 @@ pub(crate) struct Frame {
     feed: Option<String>,
     /// Whether search engines should leave the page and its links alone.
     is_unlisted: bool,
-    /// Whether the page takes all the width there is.
-    is_wide: bool,
     /// The first part of the page's path, by which its place in the navigation is known.
     section: &'static str,
     has_index: bool,
@@ -79,7 +77,6 @@ impl Frame {
             description: settings.node.description.clone(),
             feed: None,
             is_unlisted: false,
-            is_wide: false,
             section: "",
             has_index: true,
             has_watch: true,

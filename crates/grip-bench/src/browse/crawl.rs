@@ -32,9 +32,9 @@ pub(super) async fn measure(large: &Large, table: &mut Table) -> Result<()> {
         times
     };
     let (mut hot, answers) = tokio::try_join!(work, crawlers)?;
-    let (shown, refused) = answers
-        .iter()
-        .fold((0, 0), |sum, (shown, refused)| (sum.0 + shown, sum.1 + refused));
+    let (shown, refused) = answers.iter().fold((0, 0), |sum, (shown, refused)| {
+        (sum.0 + shown, sum.1 + refused)
+    });
     for (name, calm, hot) in [
         ("push cycle", &mut calm.0, &mut hot.0),
         ("clone", &mut calm.1, &mut hot.1),
@@ -61,9 +61,15 @@ async fn crawl(large: &Large, asked: &AtomicUsize, is_over: &AtomicBool) -> Resu
         let from = n % ADDRESSES;
         let address = Ipv4Addr::new(127, 1, (from / 250) as u8, (from % 250 + 1) as u8);
         let oid = &large.commits[n % large.commits.len()];
-        let form = if n < large.commits.len() { "" } else { "?view=split" };
+        let form = if n < large.commits.len() {
+            ""
+        } else {
+            "?view=split"
+        };
         let mut connection = Connection::open_from(address, large.node.port()).await?;
-        let page = connection.get(&format!("{base}/commit/{oid}{form}")).await?;
+        let page = connection
+            .get(&format!("{base}/commit/{oid}{form}"))
+            .await?;
         match page.status {
             200 => shown += 1,
             429 | 503 | 504 => refused += 1,
@@ -94,11 +100,17 @@ impl<'a> People<'a> {
         for n in from..from + DEEDS {
             let tip = self.local.tree.commit("file", &n.to_string())?;
             let age = 2_000 - n as u64;
-            let state = self.local.project.state_at(&[("refs/heads/main", &tip)], age);
+            let state = self
+                .local
+                .project
+                .state_at(&[("refs/heads/main", &tip)], age);
             let began = Instant::now();
             relay.publish_ok(&state).await?;
             self.local.tree.push_ok(&url, &["main"]).await?;
-            ensure!(relay.serves(&state.id).await?, "served when the push returns");
+            ensure!(
+                relay.serves(&state.id).await?,
+                "served when the push returns"
+            );
             pushes.push(began.elapsed().as_secs_f64() * 1e3);
             let began = Instant::now();
             WorkTree::clone(&url, &[]).await?;

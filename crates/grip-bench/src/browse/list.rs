@@ -30,7 +30,9 @@ pub(super) async fn measure(binary: &Path, count: usize, table: &mut Table) -> R
         ("list by name", |n, pages| {
             format!("/repositories?sort=name&page={}", n % pages + 1)
         }),
-        ("search", |n, _| format!("/repositories?q=harbour+{}", n % 1_000)),
+        ("search", |n, _| {
+            format!("/repositories?q=harbour+{}", n % 1_000)
+        }),
     ];
     let mut home = None;
     for (name, path) in forms {
@@ -79,7 +81,8 @@ async fn publish(node: &Node, count: usize) -> Result<()> {
             0..1_000 => count.to_string(),
             _ => format!("{},{:03}", count / 1_000, count % 1_000),
         };
-        list.contains(&format!("{total} repositories")).then_some(())
+        list.contains(&format!("{total} repositories"))
+            .then_some(())
     })
     .await
 }

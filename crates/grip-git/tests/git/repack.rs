@@ -87,7 +87,13 @@ async fn a_large_store_gets_a_bitmap_that_git_uses() {
     // What a git that was killed left behind is in nobody's way.
     std::fs::write(store.join("objects/info/commit-graph.lock"), "").unwrap();
     std::fs::remove_file(store.join("objects/info/commit-graph")).unwrap();
-    assert!(sandbox.repack(&repo.identifier).await.unwrap().graph_written);
+    assert!(
+        sandbox
+            .repack(&repo.identifier)
+            .await
+            .unwrap()
+            .graph_written
+    );
     let again = sandbox.repack(&repo.identifier).await.unwrap();
     assert!(!again.bitmap_written && !again.graph_written);
     assert_eq!(

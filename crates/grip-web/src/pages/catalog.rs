@@ -119,7 +119,9 @@ impl People {
         keys: impl IntoIterator<Item = PublicKey>,
     ) -> Result<Self, WebError> {
         let catalog = app.catalog.get(app).await?;
-        let unknown = keys.into_iter().filter(|key| catalog.profile(key).is_none());
+        let unknown = keys
+            .into_iter()
+            .filter(|key| catalog.profile(key).is_none());
         let (unknown, store) = (unknown.collect::<Vec<_>>(), app.web.store.clone());
         let others = app
             .blocking("catalog", move || profiles(&store, unknown))

@@ -80,6 +80,8 @@ struct EntryView {
 }
 
 struct VersionView {
+    /// The event that told of it.
+    event: String,
     short: String,
     href: String,
     is_here: bool,
@@ -307,9 +309,10 @@ impl Texts {
 /// The commits that a pull request was at, and which of them are here.
 async fn versions(visit: &Visit<'_>, thread: &Thread) -> Result<Vec<VersionView>, WebError> {
     let mut views = Vec::new();
-    for (_, tip) in thread.versions.iter().take(50) {
+    for (event, tip) in thread.versions.iter().take(50) {
         let is_here = visit.revision(&tip.to_hex()).await?.is_some();
         views.push(VersionView {
+            event: event.to_hex(),
             short: tip.short(),
             href: format!("{}/commit/{tip}", visit.header.base),
             is_here,

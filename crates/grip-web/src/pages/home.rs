@@ -70,8 +70,7 @@ impl Home {
             .map(|entry| RepositoryLine::new(entry, &catalog, &frame, now))
             .collect();
         let activity = catalog.activity.iter();
-        let activity =
-            activity.map(|activity| ActivityLine::new(activity, &catalog, &frame, now));
+        let activity = activity.map(|activity| ActivityLine::new(activity, &catalog, &frame, now));
         let settings = app.settings();
         let node = &settings.node;
         let grasps = node.grasps.iter().map(|n| format!("GRASP-{n:02}"));

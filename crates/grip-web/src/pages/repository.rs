@@ -128,7 +128,6 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         _ => format!("A git repository on {}", cx.settings.node.name),
     };
     let mut frame = frame.about(&*summary.name, description);
-    frame.is_wide = true;
     frame.feed = Some(format!("{}/log.atom", header.base));
     let relay = cx.settings.service.relay_url();
     let hint = relay.strip_prefix("wss://").unwrap_or(&relay);

@@ -20,7 +20,10 @@ async fn a_part_is_sent_when_it_changes_and_its_stream_ends_with_the_node() -> R
     assert!(head.contains("cache-control: no-store"), "{head}");
     node.announce(&Author::new(), "late").await?;
     let part = stream.until_text("late").await?;
-    assert!(part.contains("data-ago"), "times are told by the page: {part}");
+    assert!(
+        part.contains("data-ago"),
+        "times are told by the page: {part}"
+    );
     node.metrics_with(&["requests_in_flight{route=\"live\"} 1"])
         .await?;
     assert_eq!(node.stop(Duration::from_secs(10)).await, Ended::Drained);
@@ -33,7 +36,9 @@ async fn streams_have_a_bound_and_pages_do_not_need_them() -> Result<()> {
     let node = Node::start_with(|settings| settings.limits.live = 0).await?;
     let refused = node.get("/live/home").await?;
     refused.must_be(429, &["live"]);
-    node.get("/").await?.must_be(200, &["data-live=\"/live/home\""]);
+    node.get("/")
+        .await?
+        .must_be(200, &["data-live=\"/live/home\""]);
     assert_eq!(node.get("/live/nothing").await?.status, 404);
     Ok(())
 }
@@ -42,12 +47,15 @@ async fn streams_have_a_bound_and_pages_do_not_need_them() -> Result<()> {
 async fn nobody_fills_the_list_of_activity_alone() -> Result<()> {
     let node = Node::start().await?;
     let (owner, loud, quiet) = (Author::new(), Author::new(), Author::new());
-    node.host(&owner, "tides", &WorkTree::with_commit()?).await?;
+    node.host(&owner, "tides", &WorkTree::with_commit()?)
+        .await?;
     let mut relay = node.relay().await?;
     let issue = |author: &Author, subject: &str| author.issue(&owner, "tides", subject);
     relay.publish_ok(&issue(&quiet, "a quiet word")).await?;
     for n in 0..20 {
-        relay.publish_ok(&issue(&loud, &format!("loud {n}"))).await?;
+        relay
+            .publish_ok(&issue(&loud, &format!("loud {n}")))
+            .await?;
     }
     // A profile is taken if it names something served; its name is shown from then on.
     let named = vec![tag(["a", &owner.coordinate("tides")])];

@@ -61,6 +61,28 @@ const BROWSER_SCRIPTS: &[Package] = &[
         sha512: "03a537c83d6fdbd5da011698c156e7a91a342f64adf8e7d79ff08a3f0b4d948a\
                  cbf2c198b053324250e76d9ec96207f654716a4750897963a36728142a742ec4",
     },
+    // What it takes from node, as browsers have it.
+    Package {
+        scope: "",
+        name: "buffer",
+        version: "6.0.3",
+        sha512: "153882a4dc6dc226591c465b71b4c87198c44552029fdcaafe90c591397de7f0\
+                 31cc3d6768172d37b60eebcae233f80b48363bb1dacc6f2f21a1f00362ebaa38",
+    },
+    Package {
+        scope: "",
+        name: "base64-js",
+        version: "1.5.1",
+        sha512: "00aa5a6251e7f2de1255b3870b2f9be7e28a82f478bebb03f2f6efadb890269b\
+                 3b7ca0d3923903af2ea38b4ad42630b49336cd78f2f0cf1abc8b2a68e35a9e58",
+    },
+    Package {
+        scope: "",
+        name: "ieee754",
+        version: "1.2.1",
+        sha512: "75ccaa843bd7d42e3a95765c56a0a92be16d31141574830debf0dfe63b36ce8b\
+                 94b2a1bb23ab05c62b480beeca60adbd29d5ce2c776ef732f8b059e85509ea68",
+    },
 ];
 
 /// In a package's directory: the archive that it came from.

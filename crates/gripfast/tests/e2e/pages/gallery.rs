@@ -8,8 +8,13 @@ use tempfile::TempDir;
 
 use super::scene::Scene;
 
-/// Width and height of a screen and of a phone.
-const SIZES: [(&str, u32, u32); 2] = [("", 1280, 860), ("-narrow", 400, 860)];
+/// The forms of a picture: what its name ends with, its width, and its colours.
+const FORMS: [(&str, u32, Scheme); 3] = [
+    ("", 1280, Scheme::Light),
+    ("-narrow", 400, Scheme::Light),
+    ("-dark", 1280, Scheme::Dark),
+];
+const HEIGHT: u32 = 860;
 
 #[tokio::test]
 async fn pictures_of_the_main_pages_can_be_taken() -> Result<()> {
@@ -25,24 +30,26 @@ async fn pictures_of_the_main_pages_can_be_taken() -> Result<()> {
         ("tree", scene.page("/tree/main/src")),
         ("blob", scene.page("/blob/main/src/main.rs")),
         ("commit", scene.page(&format!("/commit/{}", scene.commit))),
-        ("conversation", scene.page(&format!("/topic/{}", scene.issue))),
-        ("pull-request", scene.page(&format!("/topic/{}", scene.request))),
+        (
+            "conversation",
+            scene.page(&format!("/topic/{}", scene.issue)),
+        ),
+        (
+            "pull-request",
+            scene.page(&format!("/topic/{}", scene.request)),
+        ),
         ("purgatory", scene.at("/purgatory")),
-        ("sync", scene.at("/sync")),
     ];
     // All of them where they are kept; otherwise enough to see that it works.
     let shown = if kept.is_some() { all.len() } else { 1 };
     for (name, url) in &all[..shown] {
-        for scheme in [Scheme::Light, Scheme::Dark] {
+        for (form, width, scheme) in FORMS {
             browser.prefer(scheme).await?;
-            for (size, width, height) in SIZES {
-                browser.resize(width, height).await?;
-                browser.goto(url).await?;
-                let picture = browser.screenshot(width, 2 * height).await?;
-                ensure!(picture.len() > 5_000, "{name} shows something");
-                let dark = if scheme == Scheme::Dark { "-dark" } else { "" };
-                fs::write(dir.join(format!("{name}{size}{dark}.png")), picture)?;
-            }
+            browser.resize(width, HEIGHT).await?;
+            browser.goto(url).await?;
+            let picture = browser.screenshot(width, HEIGHT).await?;
+            ensure!(picture.len() > 5_000, "{name} shows something");
+            fs::write(dir.join(format!("{name}{form}.png")), picture)?;
         }
     }
     Ok(())

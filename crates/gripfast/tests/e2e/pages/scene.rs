@@ -53,7 +53,11 @@ impl Scene {
             &MAIN.replace("next high water in {} min", "high water in {} minutes"),
         )?;
         tree.git(["branch", "storm-surge", "HEAD~2"])?;
-        let names = ["refs/heads/main", "refs/heads/storm-surge", "refs/tags/v1.0.0"];
+        let names = [
+            "refs/heads/main",
+            "refs/heads/storm-surge",
+            "refs/tags/v1.0.0",
+        ];
         let local = LocalProject::with_tree("tide-table", tree)?;
         let mut relay = node.connect().await?;
         let tags = vec![
@@ -68,7 +72,10 @@ impl Scene {
         relay.publish_ok(&announcement).await?;
         let refs = names.map(|name| Ok::<_, anyhow::Error>((name, local.tree.tip(name)?)));
         let refs = refs.into_iter().collect::<Result<Vec<_>>>()?;
-        let refs: Vec<_> = refs.iter().map(|(name, oid)| (*name, oid.as_str())).collect();
+        let refs: Vec<_> = refs
+            .iter()
+            .map(|(name, oid)| (*name, oid.as_str()))
+            .collect();
         relay.publish_ok(&local.project.state(&refs)).await?;
         local.tree.push_ok(&local.url(&node), &names).await?;
         let visitor = Author::new();
@@ -101,7 +108,10 @@ impl Scene {
     /// Profiles of both, which are taken since they name the repository.
     async fn introduce(&self) -> Result<()> {
         let mut relay = self.node.connect().await?;
-        for (author, name) in [(&self.local.owner, "Ada Marlow"), (&self.visitor, "Bo Lindqvist")] {
+        for (author, name) in [
+            (&self.local.owner, "Ada Marlow"),
+            (&self.visitor, "Bo Lindqvist"),
+        ] {
             let content = format!(r#"{{"name":"{name}","about":"Sails, and writes about it."}}"#);
             let tags = vec![tag(["a", &self.local.coordinate()])];
             relay.publish_ok(&author.sign(0, &content, tags)).await?;
@@ -113,7 +123,10 @@ impl Scene {
         let mut relay = self.node.connect().await?;
         let tags = vec![
             tag(["a", &self.local.coordinate()]),
-            tag(["subject", "Barfleur is an hour late after the clocks change"]),
+            tag([
+                "subject",
+                "Barfleur is an hour late after the clocks change",
+            ]),
             tag(["t", "bug"]),
         ];
         let text = "Since the last Sunday of October the table for **Barfleur** is off by an \
@@ -188,7 +201,11 @@ fn picture() -> Vec<u8> {
         for x in 0..width {
             let wave = 48.0 + 20.0 * (f64::from(x) / 26.0).sin();
             let is_sea = f64::from(y) > wave;
-            pixels.extend(if is_sea { [11, 95, 81] } else { [220, 233, 240] });
+            pixels.extend(if is_sea {
+                [11, 95, 81]
+            } else {
+                [220, 233, 240]
+            });
         }
     }
     let mut png = b"\x89PNG\r\n\x1a\n".to_vec();

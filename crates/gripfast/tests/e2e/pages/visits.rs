@@ -59,7 +59,11 @@ async fn g01_33_every_page_is_shown_without_a_complaint_in_light_dark_and_narrow
         for scheme in [Scheme::Light, Scheme::Dark] {
             browser.prefer(scheme).await?;
             let found = browser.axe().await?;
-            wrong.extend(found.iter().map(|line| format!("{url} ({scheme:?}): {line}")));
+            wrong.extend(
+                found
+                    .iter()
+                    .map(|line| format!("{url} ({scheme:?}): {line}")),
+            );
         }
         browser.resize(400, 800).await?;
         let wider = browser
@@ -90,7 +94,10 @@ async fn a_visitor_gets_from_the_home_page_into_a_file_by_keyboard_alone() -> Re
     must_contain(&browser.focused().await?, &["Skip to the content"]);
     browser.press(&[ENTER]).await?;
     browser
-        .until("the content has the focus", "document.activeElement?.id === 'main'")
+        .until(
+            "the content has the focus",
+            "document.activeElement?.id === 'main'",
+        )
         .await?;
     tab_to(&browser, ">tide-table<").await?;
     browser.press(&[ENTER]).await?;
@@ -98,7 +105,8 @@ async fn a_visitor_gets_from_the_home_page_into_a_file_by_keyboard_alone() -> Re
     browser.until("the repository is open", is_open).await?;
     tab_to(&browser, ">src/<").await?;
     browser.press(&[ENTER]).await?;
-    let is_open = "location.pathname.endsWith('/tree/main/src') && document.readyState === 'complete'";
+    let is_open =
+        "location.pathname.endsWith('/tree/main/src') && document.readyState === 'complete'";
     browser.until("the directory is open", is_open).await?;
     tab_to(&browser, ">main.rs<").await?;
     browser.press(&[ENTER]).await?;
@@ -130,19 +138,29 @@ async fn what_changes_appears_on_an_open_page_by_itself() -> Result<()> {
     browser.goto(&scene.at("/purgatory")).await?;
     let late = Project::new("new-moon");
     let announcement = late.announcement(&[&scene.node], &[]);
-    scene.node.connect().await?.publish_ok(&announcement).await?;
+    scene
+        .node
+        .connect()
+        .await?
+        .publish_ok(&announcement)
+        .await?;
     browser.until("it is listed", &waits("new-moon")).await?;
     // A countdown counts without a word from the node.
     let left = "document.querySelector('[data-live] time[data-ago]').textContent";
     browser
-        .until("the time is told by its distance", &format!("{left}.startsWith('in ')"))
+        .until(
+            "the time is told by its distance",
+            &format!("{left}.startsWith('in ')"),
+        )
         .await?;
     browser.goto(&scene.at("/")).await?;
     let issue = scene
         .visitor
         .issue(&scene.local.owner, "tide-table", "Sunrise, too");
     scene.node.connect().await?.publish_ok(&issue).await?;
-    browser.until("it is listed", &waits("Sunrise, too")).await?;
+    browser
+        .until("it is listed", &waits("Sunrise, too"))
+        .await?;
     Ok(())
 }
 
