@@ -293,17 +293,25 @@ impl Browser {
 
     /// Serious findings of axe-core about the page, a line each.
     pub async fn axe(&self) -> Result<Vec<String>> {
-        let axe = browser_script("axe-core", "axe.min.js")?;
-        self.run(&axe).await?;
-        let found = self
-            .run_async(
-                "const found = await axe.run(document, { resultTypes: ['violations'] });
-                 return found.violations
-                   .filter((v) => v.impact === 'serious' || v.impact === 'critical')
-                   .map((v) => `${v.id}: ${v.nodes.length}: ${v.nodes[0].html} `
-                        + v.nodes[0].failureSummary);",
-            )
-            .await?;
+        self.run(&browser_script("axe-core", "axe.min.js")?).await?;
+        self.run_axe("{ resultTypes: ['violations'] }").await
+    }
+
+    /// The same of a page that was looked at before and has other colours now.
+    pub async fn axe_of_colours(&self) -> Result<Vec<String>> {
+        self.run_axe("{ runOnly: ['color-contrast', 'link-in-text-block'] }")
+            .await
+    }
+
+    async fn run_axe(&self, options: &str) -> Result<Vec<String>> {
+        let script = format!(
+            "const found = await axe.run(document, {options});
+             return found.violations
+               .filter((v) => v.impact === 'serious' || v.impact === 'critical')
+               .map((v) => `${{v.id}}: ${{v.nodes.length}}: ${{v.nodes[0].html}} `
+                    + v.nodes[0].failureSummary);"
+        );
+        let found = self.run_async(&script).await?;
         let found = found.as_array().context("findings are a list")?.iter();
         Ok(found.map(|line| line.to_string()).collect())
     }

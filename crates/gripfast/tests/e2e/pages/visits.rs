@@ -56,15 +56,11 @@ async fn g01_33_every_page_is_shown_without_a_complaint_in_light_dark_and_narrow
             wrong.push(format!("{url}: {part} is missing"));
         }
         wrong.extend(page.complaints.iter().map(|line| format!("{url}: {line}")));
-        for scheme in [Scheme::Light, Scheme::Dark] {
-            browser.prefer(scheme).await?;
-            let found = browser.axe().await?;
-            wrong.extend(
-                found
-                    .iter()
-                    .map(|line| format!("{url} ({scheme:?}): {line}")),
-            );
-        }
+        let found = browser.axe().await?;
+        wrong.extend(found.iter().map(|line| format!("{url}: {line}")));
+        browser.prefer(Scheme::Dark).await?;
+        let found = browser.axe_of_colours().await?;
+        wrong.extend(found.iter().map(|line| format!("{url}, dark: {line}")));
         browser.resize(400, 800).await?;
         let wider = browser
             .run(
