@@ -1,13 +1,10 @@
 //! A real browser, for what people look at: headless Chromium, driven by WebDriver.
 
-use std::{
-    os::unix::process::CommandExt as _,
-    process::{Child, Command},
-};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -15,6 +12,7 @@ use tokio::sync::Mutex;
 use crate::{
     http::Connection,
     installed::browser_script,
+    node::descendants,
     process::Process,
     wait::{until, until_ok},
 };
@@ -68,8 +66,7 @@ impl Driver {
         let dir = tempfile::tempdir()?;
         let mut process = Process::new(dir.path().join("driver.log"));
         let mut command = Command::new("chromedriver");
-        // A group of its own, so that the browser ends with it.
-        command.arg("--port=0").process_group(0);
+        command.arg("--port=0");
         process.redirect(&mut command)?;
         process.child = Some(command.spawn().context(
             "chromedriver is needed to look at pages: run `cargo xtask test`, which installs it",
@@ -95,11 +92,16 @@ fn started_on(log: &str) -> Option<u16> {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let group = self.process.child.as_ref().map(Child::id);
-        let group = group.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        if let Some(group) = group {
+        // The browser does not end with what drives it.
+        let started = self
+            .process
+            .child
+            .as_ref()
+            .map(|child| descendants(child.id()));
+        for (pid, _) in started.unwrap_or_default() {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
             // One that has ended by itself is as dead as we want it.
-            let _ = kill_process_group(group, Signal::KILL);
+            let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
         }
         self.process.kill();
     }
@@ -338,7 +340,8 @@ impl Browser {
 
     async fn order(&self, name: &str, body: &Value) -> Result<Value> {
         let path = format!("/session/{}/{name}", self.session);
-        command(&mut *self.connection.lock().await, "POST", &path, body).await
+        let mut connection = self.connection.lock().await;
+        command(&mut connection, "POST", &path, body).await
     }
 }
 
