@@ -2,6 +2,7 @@
 
 mod advertise;
 mod backfill;
+mod browse;
 mod cycle;
 mod events;
 mod fanout;
@@ -40,6 +41,9 @@ struct Options {
     /// How many versions the module feed has.
     #[arg(long, default_value_t = 10_000_000)]
     versions: usize,
+    /// How many repositories the list has.
+    #[arg(long, default_value_t = 10_000)]
+    repositories: usize,
 }
 
 #[tokio::main]
@@ -90,6 +94,9 @@ async fn main() -> Result<()> {
     }
     if wanted("backfill") {
         backfill::measure(&mut table).await?;
+    }
+    if wanted("browse") {
+        browse::measure(&options.binary, options.repositories, &mut table).await?;
     }
     table.print();
     Ok(())

@@ -8,6 +8,7 @@ use grip_nostr::{
 use grip_store::{EventStore, StoreError};
 
 use crate::{
+    activity::{self, Activity},
     profile::{self, Profile},
     query,
 };
@@ -30,6 +31,8 @@ pub struct Catalog {
     entries: Vec<Entry>,
     places: HashMap<RepoAddr, usize>,
     profiles: HashMap<PublicKey, Profile>,
+    /// What was done lately, newest first.
+    pub activity: Vec<Activity>,
     /// All events of the store.
     pub events: u64,
 }
@@ -86,7 +89,7 @@ impl Catalog {
             of_identifier.insert(event.pubkey, event.created_at.as_secs());
         })?;
         let owners: BTreeSet<PublicKey> = served.iter().map(|addr| addr.owner).collect();
-        let profiles = profile::read(&view, owners)?;
+        let mut profiles = profile::read(&view, owners)?;
         let none = HashMap::new();
         let entries = served.into_iter().filter_map(|addr| {
             let identifier = addr.identifier.as_str();
@@ -112,11 +115,26 @@ impl Catalog {
             newest_first.then_with(|| a.addr.cmp(&b.addr))
         });
         let places = entries.iter().enumerate();
+        let places: HashMap<_, _> = places
+            .map(|(place, entry)| (entry.addr.clone(), place))
+            .collect();
+        let activity = activity::read(&view, |addr| {
+            if places.contains_key(addr) {
+                return Some(addr.clone());
+            }
+            // A maintainer signs states for the repository of somebody else.
+            let mut entries = entries.iter();
+            let maintains = |entry: &&Entry| {
+                entry.addr.identifier == addr.identifier && entry.maintainers.contains(&addr.owner)
+            };
+            entries.find(maintains).map(|entry| entry.addr.clone())
+        })?;
+        let authors: BTreeSet<_> = activity.iter().map(|activity| activity.author).collect();
+        profiles.extend(profile::read(&view, authors)?);
         Ok(Self {
-            places: places
-                .map(|(place, entry)| (entry.addr.clone(), place))
-                .collect(),
+            places,
             entries,
+            activity,
             profiles,
             events,
         })
@@ -170,7 +188,7 @@ impl Catalog {
         concerned.partition(|entry| entry.addr.owner == *key)
     }
 
-    /// The profile of an owner.
+    /// The profile of an owner, or of somebody who did something lately.
     pub fn profile(&self, owner: &PublicKey) -> Option<&Profile> {
         self.profiles.get(owner)
     }

@@ -320,11 +320,11 @@ impl Topic {
 }
 
 /// The first patch of a series; patches that reply to another belong to its page.
-fn is_root_patch(event: &Event) -> bool {
+pub(crate) fn is_root_patch(event: &Event) -> bool {
     values(event, "t").any(|word| word == "root") || first_value(event, "e").is_none()
 }
 
-fn subject(event: &Event) -> String {
+pub(crate) fn subject(event: &Event) -> String {
     let named = first_value(event, "subject").map(str::trim);
     let named = named.filter(|subject| !subject.is_empty());
     let first_line = || {

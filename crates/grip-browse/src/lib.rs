@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod activity;
 pub mod catalog;
 pub mod conversation;
 pub mod diff;

@@ -55,6 +55,11 @@ pub fn render(text: &str, links: impl Links + Send + Sync + 'static) -> String {
     let events = Rewriter::new(Parser::new_ext(text, options), allows_raw);
     let mut unsafe_html = String::with_capacity(text.len() * 3 / 2);
     html::push_html(&mut unsafe_html, events);
+    // Columns are aligned by a style, which the policy of pages forbids.
+    for side in ["left", "center", "right"] {
+        let style = format!(" style=\"text-align: {side}\"");
+        unsafe_html = unsafe_html.replace(&style, &format!(" align=\"{side}\""));
+    }
     sanitiser(links).clean(&unsafe_html).to_string()
 }
 
@@ -253,6 +258,7 @@ fn sanitiser(links: impl Links + Send + Sync + 'static) -> Builder<'static> {
     builder
         .add_tags(["input", "section"])
         .add_tag_attributes("input", ["type", "checked", "disabled"])
+        .set_tag_attribute_value("input", "aria-label", "Task")
         .add_tag_attributes("th", ["align"])
         .add_tag_attributes("td", ["align"])
         .add_tag_attributes("p", ["align"])

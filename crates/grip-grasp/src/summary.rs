@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use grip_git::{MemoryUse, StagedTotals};
 use grip_nostr::{Announcement, PublicKey, RepoAddr, values};
 use grip_purgatory::Counts;
-use grip_types::{Oid, RefName};
+use grip_types::{Oid, RefName, Service};
 use nostr::prelude::ToBech32;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use crate::{
     Grasp, RepositoryStatus,
@@ -19,6 +20,8 @@ use crate::{
 
 /// How many refs a summary lists; the counts are always whole.
 const MAX_LISTED: usize = 200;
+/// How many other servers it names.
+const MAX_ELSEWHERE: usize = 10;
 
 /// What a page shows of a repository.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -33,6 +36,9 @@ pub struct RepositorySummary {
     pub nostr_url: String,
     /// Web pages the owner names.
     pub web: Vec<String>,
+    /// Where else its owner keeps it, without user names and passwords.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<String>,
     /// Who may move its refs, as npubs, its owner first if it is one of them.
     pub maintainers: Vec<String>,
     /// How they came to it, and who is invited, one sentence each.
@@ -158,6 +164,7 @@ impl Core {
             clone_url: format!("{}/{}", self.policy.load().service.http_url(), addr.path()),
             nostr_url: format!("nostr://{}/{}", addr.npub(), addr.identifier.encoded()),
             web: Vec::new(),
+            elsewhere: Vec::new(),
             maintainers: Vec::new(),
             roles: Vec::new(),
             is_archived: false,
@@ -173,8 +180,9 @@ impl Core {
         self.look(|view| {
             let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
             if let Some((announcement, _)) = announcements.of(&addr.owner) {
-                summary.announce(announcement);
-                summary.is_archived = self.policy.load().archive.selects(announcement);
+                let policy = self.policy.load();
+                summary.announce(announcement, &policy.service);
+                summary.is_archived = policy.archive.selects(announcement);
             }
             summary.speak_for(addr, &announcements, view)
         })?;
@@ -183,11 +191,23 @@ impl Core {
 }
 
 impl RepositorySummary {
-    fn announce(&mut self, announcement: &Announcement) {
+    fn announce(&mut self, announcement: &Announcement, here: &Service) {
         self.name = announcement.name().to_owned();
         self.description = announcement.description().to_owned();
         let web = values(&announcement.event, "web").map(str::to_owned);
         self.web = web.collect();
+        let urls = announcement
+            .clone
+            .iter()
+            .filter_map(|url| Url::parse(url).ok());
+        let others = urls.filter(|url| here.segments_of(url, &["http", "https"]).is_none());
+        let shown = others.filter_map(|mut url| {
+            // Those of a kind that has no user cannot be set either.
+            let _ = url.set_username("");
+            let _ = url.set_password(None);
+            url.has_host().then(|| url.to_string())
+        });
+        self.elsewhere = shown.take(MAX_ELSEWHERE).collect();
     }
 
     fn speak_for(

@@ -154,6 +154,19 @@ impl Connection {
         within("a response", self.read()).await?
     }
 
+    /// All that comes until `text` has, of an answer that does not end.
+    pub async fn until_text(&mut self, text: &str) -> Result<String> {
+        let reading = async {
+            let mut all = Vec::new();
+            while !String::from_utf8_lossy(&all).contains(text) {
+                let read = self.stream.read_buf(&mut all).await?;
+                ensure!(read > 0, "the server closed before {text}");
+            }
+            Ok(String::from_utf8_lossy(&all).into_owned())
+        };
+        within(text, reading).await?
+    }
+
     /// All that comes until the server closes; a reset is an end, too.
     pub async fn closed(&mut self) -> Result<Vec<u8>> {
         let mut rest = Vec::new();

@@ -15,6 +15,15 @@ pub fn installed(krate: &str, version: &str, programs: &[&str]) -> Result<PathBu
     Ok(dir)
 }
 
+/// A script for browsers, out of a package of npm.
+pub(crate) fn browser_script(package: &str, file: &str) -> Result<String> {
+    let path = cache_dir()?.join("browser").join(package).join(file);
+    std::fs::read_to_string(&path).with_context(|| {
+        let path = path.display();
+        format!("{path} cannot be read: run `cargo xtask test`, which fetches it once")
+    })
+}
+
 /// The directory that `cargo xtask test` names, and otherwise the user's cache.
 fn cache_dir() -> Result<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());

@@ -303,8 +303,14 @@ impl Drop for Node {
     }
 }
 
-/// Resident memory of all processes below `ancestor`; those that end meanwhile count nothing.
+/// What the processes that `ancestor` started, and those they started, have resident.
 fn descendants_rss_bytes(ancestor: u32) -> u64 {
+    let kib: u64 = descendants(ancestor).iter().map(|(_, rss)| rss).sum();
+    kib * 1024
+}
+
+/// The processes that `ancestor` started, and those they started, with their memory in KiB.
+pub(crate) fn descendants(ancestor: u32) -> Vec<(u64, u64)> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let status = |entry: std::fs::DirEntry| {
         let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
@@ -316,14 +322,14 @@ fn descendants_rss_bytes(ancestor: u32) -> u64 {
     };
     let all: Vec<(u64, u64, u64)> = processes.filter_map(status).collect();
     let mut family = vec![u64::from(ancestor)];
-    let mut kib = 0;
+    let mut found = Vec::new();
     while let Some(parent) = family.pop() {
         for (pid, _, rss) in all.iter().filter(|(_, ppid, _)| *ppid == parent) {
             family.push(*pid);
-            kib += rss;
+            found.push((*pid, *rss));
         }
     }
-    kib * 1024
+    found
 }
 
 /// A port nobody listens on at the moment.

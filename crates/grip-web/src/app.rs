@@ -22,6 +22,7 @@ use crate::{
     cors,
     error::{ResolvingError, WatchError, WebError},
     limits::Limits,
+    live::LiveParts,
     metrics::{Collected, DatabaseSamples, Domains, Metrics, unix_now},
     pages::{browse::Browsing, catalog::CatalogCache},
     private,
@@ -45,6 +46,7 @@ pub(crate) struct App {
     sockets: AtomicU64,
     pub(crate) catalog: CatalogCache,
     pub(crate) browsing: Browsing,
+    pub(crate) live: LiveParts,
     pub(crate) samples: Arc<DatabaseSamples>,
     /// Bytes that deliveries of webhooks may hold together.
     pub(crate) webhook_bytes: Arc<Semaphore>,
@@ -70,13 +72,15 @@ impl App {
             domains: Domains::default(),
             started: Instant::now(),
         };
-        Arc::new(Self {
+        let (live, renderers) = LiveParts::new();
+        let app = Arc::new(Self {
             metrics: Metrics::new(&web.build, collected),
             ids: RequestIds::new(unix_now()),
             policy: Arc::new(web.grasp.clone()),
             sockets: AtomicU64::new(0),
             catalog: CatalogCache::default(),
             browsing: Browsing::default(),
+            live,
             samples,
             webhook_bytes: Arc::new(Semaphore::new(webhook::MAX_BYTES)),
             used_signatures: admin::UsedSignatures::since(admin::now()),
@@ -84,7 +88,9 @@ impl App {
             limits,
             group,
             web,
-        })
+        });
+        renderers.start(&app);
+        app
     }
 
     pub(crate) fn settings(&self) -> Arc<WebSettings> {

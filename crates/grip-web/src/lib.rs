@@ -12,6 +12,7 @@ mod git;
 mod go;
 mod index_feed;
 mod limits;
+mod live;
 mod metrics;
 mod negotiation;
 mod nip11;

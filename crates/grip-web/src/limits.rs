@@ -81,6 +81,8 @@ classes! {
     Grep grep,
     /// All files of a commit in one.
     Archive archive,
+    /// Parts of pages that keep up with the node.
+    Live live,
 }
 
 impl Class {

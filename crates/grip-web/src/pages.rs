@@ -45,8 +45,6 @@ pub(crate) struct Frame {
     feed: Option<String>,
     /// Whether search engines should leave the page and its links alone.
     is_unlisted: bool,
-    /// Whether the page takes all the width there is.
-    is_wide: bool,
     /// The first part of the page's path, by which its place in the navigation is known.
     section: &'static str,
     has_index: bool,
@@ -79,7 +77,6 @@ impl Frame {
             description: settings.node.description.clone(),
             feed: None,
             is_unlisted: false,
-            is_wide: false,
             section: "",
             has_index: true,
             has_watch: true,
@@ -233,10 +230,12 @@ struct Failure<'a> {
 
 /// Renders a page.
 pub(crate) fn render(status: StatusCode, page: &impl Template) -> HttpResult {
-    let html = page
-        .render()
-        .map_err(|e| WebError::internal("a page cannot be rendered", e))?;
-    Ok(respond::page(status, html))
+    Ok(respond::page(status, html(page)?))
+}
+
+fn html(page: &impl Template) -> Result<String, WebError> {
+    page.render()
+        .map_err(|e| WebError::internal("a page cannot be rendered", e))
 }
 
 /// The page for a person who met a failure.

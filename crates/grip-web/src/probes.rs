@@ -143,7 +143,8 @@ pub(crate) fn robots(_: &RequestContext<'_>) -> HttpResult {
     let costly = costly
         .split(' ')
         .map(|page| format!("Disallow: /*/{page}/\n"));
-    let git = "User-agent: *\nDisallow: /api/\nDisallow: /*/info/\nDisallow: /*/git-\n";
+    let git =
+        "User-agent: *\nDisallow: /api/\nDisallow: /live/\nDisallow: /*/info/\nDisallow: /*/git-\n";
     let text = format!("{git}{}", costly.collect::<String>());
     Ok(respond::text(StatusCode::OK, text))
 }

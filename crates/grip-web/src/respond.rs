@@ -19,10 +19,10 @@ impl WithHeader for Response<Body> {
     }
 }
 
-/// A page may show itself with the style, the script and the pictures of this node, and send its
-/// forms here.
+/// A page may show itself with the style, the script and the pictures of this node, follow its live
+/// parts, and send its forms here.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-                           img-src 'self' data:; base-uri 'none'; form-action 'self'; \
+                           img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; \
                            frame-ancestors 'none'";
 
 /// For what has another address when it changes.

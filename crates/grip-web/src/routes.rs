@@ -18,6 +18,7 @@ use crate::{
     error::WebError,
     git, go, index_feed,
     limits::Class,
+    live,
     pages::{self, browse},
     probes,
     request_context::{HttpResult, RequestContext},
@@ -175,6 +176,7 @@ static ROUTES: &[Route] = &[
     get("/go/{path...}", "go", ByHandler, read!(go::proxy)),
 
     get("/repositories", "page", Answer(Page), read!(pages::repositories::page)),
+    get("/live/{part}", "live", ByHandler, Handler::Immediate(live::events)),
     get("/status", "page", Answer(Page), read!(pages::status::page)),
     get("/explain/{subject...}", "page", Answer(Page), read!(pages::explain::page)),
     get("/sync", "page", Answer(Page), Handler::Immediate(pages::sync::page)),

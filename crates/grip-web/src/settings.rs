@@ -144,6 +144,8 @@ with_defaults! {
         grep: usize = 4,
         /// Archives under way, a git process each.
         archive: usize = 4,
+        /// Streams of live parts of pages that are open.
+        live: usize = 512,
         /// How much of a push that finds no permit is read, so that its client sees the reason.
         drain_bytes: u64 = 64 << 20,
     }

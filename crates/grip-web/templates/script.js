@@ -44,6 +44,51 @@
     const lines = [Number(from[1]), Number(link.hash.slice(2))].sort((a, b) => a - b);
     location.hash = `L${lines[0]}-L${lines[1]}`;
   });
+  // Times told by their distance stay right.
+  const span = (seconds) => {
+    if (seconds < 120) return `${seconds} s`;
+    if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
+    if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
+    return `${Math.floor(seconds / 86400)} days`;
+  };
+  const tell = (root) => {
+    for (const time of root.querySelectorAll("time[data-ago]")) {
+      const ahead = Math.trunc((Date.parse(time.dateTime) - Date.now()) / 1000);
+      if (Number.isNaN(ahead)) continue;
+      const far = span(Math.abs(ahead));
+      const text = ahead === 0 ? "now" : ahead > 0 ? `in ${far}` : `${far} ago`;
+      if (time.textContent !== text) time.textContent = text;
+    }
+  };
+  tell(document);
+  setInterval(() => { if (!document.hidden) tell(document); }, 1000);
+  // A part that changes is sent anew; never while something in it has the focus or is selected.
+  for (const part of document.querySelectorAll("[data-live]")) {
+    let latest = null, source = null;
+    const show = () => {
+      const selection = getSelection();
+      const isSelected = !selection.isCollapsed && selection.containsNode(part, true);
+      if (latest === null || isSelected || part.contains(document.activeElement)) return;
+      part.innerHTML = latest;
+      latest = null;
+      tell(part);
+    };
+    const follow = () => {
+      source?.close();
+      source = null;
+      if (document.hidden) return;
+      source = new EventSource(part.dataset.live);
+      source.onmessage = (event) => { latest = event.data; show(); };
+      source.onerror = () => {
+        // Refused, not interrupted: the node is busy or stops.
+        if (source?.readyState === EventSource.CLOSED) setTimeout(follow, 60000);
+      };
+    };
+    setInterval(show, 1000);
+    document.addEventListener("visibilitychange", follow);
+    addEventListener("pagehide", () => source?.close());
+    follow();
+  }
   // A list of branches leads to the one that is chosen.
   for (const select of document.querySelectorAll("select[data-go]")) {
     select.addEventListener("change", () => select.form.submit());

@@ -46,6 +46,8 @@ enum Command {
         #[arg(last = true)]
         rest: Vec<String>,
     },
+    /// Take the pictures of pages that the documentation shows
+    Screenshots,
     /// Run the long form of a test
     Campaign { name: measure::Campaign },
     /// Run the GRASP-01 cases against any server and print a table
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Loom => test::loom(),
         Command::Test { rest } => test::run(&rest),
         Command::Bench { rest } => measure::bench(&rest),
+        Command::Screenshots => measure::screenshots(),
         Command::Campaign { name } => measure::campaign(name),
         Command::Conformance { url } => measure::conformance(&url),
     };

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use crate::run;
+use crate::{run, tools};
 
 /// Tests whose short form runs with the others, at full length.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -32,6 +32,14 @@ pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
     let dist = run::target_dir().join("dist");
     let mut bench = run::command(dist.join("grip-bench"));
     run::succeed(bench.arg("--binary").arg(dist.join("gripfast")).args(rest))
+}
+
+/// Writes pictures of pages to docs/images.
+pub(crate) fn screenshots() -> anyhow::Result<()> {
+    tools::browser()?;
+    let words = "test -p gripfast --test e2e -- pages::gallery:: --nocapture";
+    let dir = run::root().join("docs/images");
+    run::succeed(run::cargo_with(words).env("GRIPFAST_PICTURES_DIR", dir))
 }
 
 /// Runs the GRASP-01 cases against the server at `url`.

@@ -36,7 +36,7 @@ pub(crate) struct Tools {
 pub(crate) fn prepare() -> anyhow::Result<Tools> {
     let cache = cache_dir()?;
     system_program("git", "git")?;
-    system_program("chromium", "chromium")?;
+    browser()?;
     // Shows which files a node touches.
     system_program("strace", "strace")?;
     // The program only: tests start servers of their own, and need none of the system's.
@@ -77,12 +77,19 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
     python_relay(&cache.join(format!("nostr-relay-{PYTHON_RELAY_VERSION}")))?;
     // A clock that is wrong, for one process.
     system_program("faketime", "faketime")?;
-    let fixtures_dir = fixtures::fetch(&cache)?;
+    let fixtures_dir = fixtures::payloads(&cache)?;
+    fixtures::browser_scripts(&cache)?;
     Ok(Tools {
         installed_dir: cache,
         fixtures_dir,
         path,
     })
+}
+
+/// Finds or installs the browser and what drives it.
+pub(crate) fn browser() -> anyhow::Result<()> {
+    system_program("chromium", "chromium")?;
+    system_program("chromedriver", "chromium-driver")
 }
 
 /// Finds or installs cargo-deny; says where.

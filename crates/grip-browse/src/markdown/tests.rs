@@ -24,7 +24,15 @@ fn rendered(text: &str) -> String {
 fn tables_tasks_and_code_are_shown() {
     let html =
         rendered("|a|b|\n|-|-:|\n|1|2|\n\n- [x] done\n- [ ] open\n\n```rust\nfn x() {}\n```\n");
-    for part in ["<table>", "<th", "type=\"checkbox\"", "checked", "h-k\">fn"] {
+    for part in [
+        "<table>",
+        "<th",
+        "type=\"checkbox\"",
+        "checked",
+        "aria-label=\"Task\"",
+        "align=\"right\"",
+        "h-k\">fn",
+    ] {
         assert!(html.contains(part), "{part}: {html}");
     }
 }

@@ -19,6 +19,8 @@ use super::{ObjectKind, ReadError, Reader, commits::time_ms, gix_id};
 
 /// Largest commit shown.
 const MAX_COMMIT_BYTES: u64 = 1 << 20;
+/// How long two commits are compared: directories may be deep and large.
+const MAX_COMPARE_TIME: Duration = Duration::from_secs(2);
 /// Commits between two looks at the clock.
 const CLOCK_EVERY: usize = 256;
 
@@ -252,6 +254,7 @@ impl Reader {
         let mut delegate = Bounded {
             recorder: Recorder::default(),
             left: max,
+            until: Instant::now() + MAX_COMPARE_TIME,
         };
         let state = gix_diff::tree::State::default();
         let compared = gix_diff::tree(
@@ -273,10 +276,11 @@ impl Reader {
     }
 }
 
-/// Records changes until there are too many, directories included.
+/// Records changes until there are too many, directories included, or it takes too long.
 struct Bounded {
     recorder: Recorder,
     left: usize,
+    until: Instant,
 }
 
 impl Visit for Bounded {
@@ -297,7 +301,7 @@ impl Visit for Bounded {
     }
 
     fn visit(&mut self, change: visit::Change) -> visit::Action {
-        if self.left == 0 {
+        if self.left == 0 || Instant::now() > self.until {
             return ControlFlow::Break(());
         }
         self.left -= 1;

@@ -7,6 +7,8 @@ use super::{ObjectKind, Reader, gix_id};
 
 /// Largest directory read: hundreds of thousands of entries.
 const MAX_TREE_BYTES: u64 = 32 << 20;
+/// Bytes of all directories on the way to a path: each may be large, and there may be thousands.
+const MAX_PATH_BYTES: usize = 128 << 20;
 
 /// What a path leads to in a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,11 +129,17 @@ impl Reader {
             kind: EntryKind::Tree,
             oid: *tree,
         };
+        let mut read = 0;
         for name in path.split('/') {
             if at.kind != EntryKind::Tree {
                 return Ok(None);
             }
             let directory = self.directory(&at.oid)?;
+            read += directory.contents.len();
+            if read > MAX_PATH_BYTES {
+                let reason = "the directories on the way to the path are too large".to_owned();
+                return Err(ReadError::unusable(&at.oid, reason));
+            }
             match directory.find(name.as_bytes())? {
                 Some(found) => at = found,
                 None => return Ok(None),

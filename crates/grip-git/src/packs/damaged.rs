@@ -11,7 +11,7 @@ use std::{
 
 use grip_types::Identifier;
 
-use super::{Packs, pack_dir};
+use super::{Packs, pack_dir, repack::graph_file};
 use crate::disk;
 
 const CHECKSUM: usize = 20;
@@ -83,6 +83,8 @@ impl Packs {
                 fs::remove_file(dir.join(&file))?;
             }
         }
+        // It names commits that are gone.
+        disk::remove_file(&graph_file(&self.objects(identifier)))?;
         disk::sync_dir(&dir)?;
         self.changed(identifier);
         Ok(())

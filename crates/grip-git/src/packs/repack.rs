@@ -1,4 +1,5 @@
-//! Repacking: few packs for each identifier, and a bitmap for quick clones.
+//! Repacking: few packs for each identifier, a bitmap for quick clones, and a graph of commits with the
+//! paths that each changed, so that pages of history need not read every commit.
 //!
 //! Safe while pushes and fetches are under way: one new pack is written from several, without any lock,
 //! and only those are removed, each under the lock: a push may bring the very same pack again, and must
@@ -9,7 +10,13 @@
 //! repack` would do the same through a process of its own, which outlives the one we started and with
 //! it the node.
 
-use std::{fs, io, path::Path, sync::Arc, time::SystemTime};
+use std::{
+    fs::{self, File, FileTimes},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use grip_tasks::fault;
 use grip_types::{Identifier, Oid};
@@ -28,6 +35,9 @@ const MAX_PACK_BYTES: u64 = 1 << 50;
 /// Bytes of packs below which a clone needs no bitmap to start quickly.
 const BITMAP_MIN_BYTES: u64 = 8 << 20;
 
+/// Bytes of packs below which histories are walked quickly without a graph.
+const GRAPH_MIN_BYTES: u64 = 256 << 10;
+
 /// What [`Repositories::repack`] did.
 ///
 /// [`Repositories::repack`]: crate::Repositories::repack
@@ -37,6 +47,8 @@ pub struct Repacked {
     pub packs_after: usize,
     /// The index over all packs was written again, with its bitmap.
     pub bitmap_written: bool,
+    /// The graph of commits was written again.
+    pub graph_written: bool,
 }
 
 /// Why a repack failed; the objects are as they were.
@@ -63,7 +75,7 @@ impl Packs {
         self: &Arc<Self>,
         identifier: &Identifier,
         max_packs: usize,
-        tips: impl FnOnce() -> io::Result<Vec<Oid>>,
+        tips: impl Fn() -> io::Result<Vec<Oid>>,
     ) -> Result<Repacked, RepackError> {
         let permit = self.repacking.try_take(identifier, 1);
         let _permit = permit.ok_or_else(|| RepackError::Busy(identifier.clone()))?;
@@ -83,6 +95,9 @@ impl Packs {
         done.packs_after = found.packs.len();
         if found.wants_bitmap() {
             done.bitmap_written = self.write_bitmap(identifier, &tips()?).await?;
+        }
+        if found.wants_graph() {
+            done.graph_written = self.write_graph(identifier, &tips()?).await?;
         }
         Ok(done)
     }
@@ -232,6 +247,41 @@ impl Packs {
         }
         Ok(finished.status.success())
     }
+
+    /// Without a graph histories are slower but right. Its commits stay as long as the store: packs
+    /// that go take the graph with them.
+    async fn write_graph(
+        &self,
+        identifier: &Identifier,
+        tips: &[Oid],
+    ) -> Result<bool, RepackError> {
+        if tips.is_empty() {
+            return Ok(false);
+        }
+        let memory = self.memory_to_repack(identifier).await?;
+        // Nobody else writes it: a lock is that of a git that was killed.
+        disk::remove_file(&graph_file(&self.objects(identifier)).with_extension("lock"))?;
+        let mut command = self.git.command([
+            "commit-graph",
+            "write",
+            "--stdin-commits",
+            "--changed-paths",
+            "--no-progress",
+        ]);
+        command.env("GIT_DIR", self.layout.store(identifier));
+        let lines: String = tips.iter().map(|oid| format!("{oid}\n")).collect();
+        let input = std::iter::once(lines.into_bytes());
+        let output = |_: &[u8]| {};
+        let running = self
+            .git
+            .run_with(command, &memory, input, output, MAX_PACK_BYTES);
+        let finished = running.await?;
+        if !finished.status.success() {
+            let reason = complaint(&finished);
+            tracing::warn!(%identifier, %reason, "failed to write commit graph");
+        }
+        Ok(finished.status.success())
+    }
 }
 
 pub(super) fn complaint(finished: &Finished) -> String {
@@ -246,6 +296,11 @@ where
 {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(io::Error::other)?
+}
+
+/// Where git keeps the graph of a store.
+pub(super) fn graph_file(objects: &Path) -> PathBuf {
+    objects.join("info/commit-graph")
 }
 
 /// One pack of a store.
@@ -264,6 +319,8 @@ pub(crate) struct PackList {
     pub(crate) packs: Vec<PackFile>,
     /// Bytes of packs that came after the bitmap was written; all of them if there is none.
     bytes_outside: u64,
+    /// The same for the graph of commits.
+    bytes_outside_graph: u64,
     pub(crate) has_loose: bool,
 }
 
@@ -282,14 +339,20 @@ impl PackList {
         let modified = |name: &str| fs::metadata(dir.join(name)).and_then(|m| m.modified());
         let bitmap = entries.iter().find(|(name, _)| is_bitmap(name));
         let bitmap = bitmap.map(|(name, _)| modified(name)).transpose()?;
+        let graph = fs::metadata(graph_file(objects)).and_then(|found| found.modified());
+        let graph = graph.ok();
         for (index, _) in &entries {
             let Some(name) = index.strip_suffix(".idx") else {
                 continue;
             };
             let pack = fs::metadata(dir.join(format!("{name}.pack")));
             let bytes = pack.as_ref().map_or(0, fs::Metadata::len);
-            if bitmap.is_none_or(|bitmap| modified(index).is_ok_and(|m| m > bitmap)) {
+            let is_newer = |than: SystemTime| modified(index).is_ok_and(|m| m > than);
+            if bitmap.is_none_or(is_newer) {
                 list.bytes_outside += bytes;
+            }
+            if graph.is_none_or(is_newer) {
+                list.bytes_outside_graph += bytes;
             }
             list.packs.push(PackFile {
                 name: name.to_owned(),
@@ -319,6 +382,12 @@ impl PackList {
     fn wants_bitmap(&self) -> bool {
         let bytes: u64 = self.packs.iter().map(|pack| pack.bytes).sum();
         bytes >= BITMAP_MIN_BYTES && self.bytes_outside * 10 > bytes
+    }
+
+    /// The same for the graph.
+    fn wants_graph(&self) -> bool {
+        let bytes: u64 = self.packs.iter().map(|pack| pack.bytes).sum();
+        bytes >= GRAPH_MIN_BYTES && self.bytes_outside_graph * 10 > bytes
     }
 }
 

@@ -84,8 +84,24 @@ async fn a_large_store_gets_a_bitmap_that_git_uses() {
         git(&path, &["rev-list", "--count", "--objects", "HEAD"])
     );
     assert_fsck_is_clean(&path);
+    // Histories of paths are read from the graph, with the paths that each commit changed.
+    assert!(done.graph_written);
+    let store = sandbox.store(&repo.identifier);
+    git(&store, &["commit-graph", "verify", "--no-progress"]);
+    let graph = std::fs::read(store.join("objects/info/commit-graph")).unwrap();
+    assert!(graph.windows(4).any(|chunk| chunk == b"BDAT"));
+    // What a git that was killed left behind is in nobody's way.
+    std::fs::write(store.join("objects/info/commit-graph.lock"), "").unwrap();
+    std::fs::remove_file(store.join("objects/info/commit-graph")).unwrap();
+    assert!(
+        sandbox
+            .repack(&repo.identifier)
+            .await
+            .unwrap()
+            .graph_written
+    );
     let again = sandbox.repack(&repo.identifier).await.unwrap();
-    assert!(!again.bitmap_written);
+    assert!(!again.bitmap_written && !again.graph_written);
     assert_eq!(
         sandbox.kind(&repo, work.oid("HEAD")),
         Some(ObjectKind::Commit)

@@ -1,9 +1,13 @@
 //! The catalog of repositories as pages share it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
-use grip_browse::catalog::{Catalog, Entry};
+use grip_browse::{
+    Profile,
+    catalog::{Catalog, Entry},
+    profiles,
+};
 use grip_nostr::PublicKey;
 use nostr::prelude::ToBech32 as _;
 use tokio::{sync::Mutex, time::Instant};
@@ -98,6 +102,38 @@ impl RepositoryLine {
             description: entry.description.clone(),
             topics: entry.topics.iter().take(4).cloned().collect(),
             updated: (updated_ms > 0).then(|| now.ago(&updated_ms)),
+        }
+    }
+}
+
+/// The names of owners, and of those who take part in a conversation.
+pub(super) struct People {
+    catalog: Arc<Catalog>,
+    others: HashMap<PublicKey, Profile>,
+}
+
+impl People {
+    /// Reads the profiles of `keys`, as far as they are served here.
+    pub(super) async fn read(
+        app: &App,
+        keys: impl IntoIterator<Item = PublicKey>,
+    ) -> Result<Self, WebError> {
+        let catalog = app.catalog.get(app).await?;
+        let unknown = keys
+            .into_iter()
+            .filter(|key| catalog.profile(key).is_none());
+        let (unknown, store) = (unknown.collect::<Vec<_>>(), app.web.store.clone());
+        let others = app
+            .blocking("catalog", move || profiles(&store, unknown))
+            .await?
+            .map_err(|e| WebError::internal("profiles cannot be read", e))?;
+        Ok(Self { catalog, others })
+    }
+
+    pub(super) fn name(&self, key: &PublicKey) -> String {
+        match self.others.get(key) {
+            Some(profile) => profile.name.clone(),
+            None => person(key, &self.catalog),
         }
     }
 }

@@ -21,7 +21,7 @@ use super::{
         commit::{FileChange, Form, Total, file_changes},
         log, not_inspected,
     },
-    catalog::person,
+    catalog::People,
     pager::Pager,
     time::{Moment, Now},
 };
@@ -80,6 +80,8 @@ struct EntryView {
 }
 
 struct VersionView {
+    /// The event that told of it.
+    event: String,
     short: String,
     href: String,
     is_here: bool,
@@ -146,6 +148,8 @@ async fn list(
     let here = format!("{}/{tab}", visit.header.base);
     let (total, now) = (topics.len(), Now::new());
     let shown = topics.iter().skip((page - 1).saturating_mul(PER_PAGE));
+    let shown: Vec<&Topic> = shown.take(PER_PAGE).collect();
+    let people = People::read(cx.app, shown.iter().map(|topic| topic.event.pubkey)).await?;
     let line = |topic: &Topic| TopicLine {
         subject: topic.subject.clone(),
         href: format!("{}/topic/{}", visit.header.base, topic.event.id),
@@ -153,10 +157,10 @@ async fn list(
         class: class(topic.status),
         is_patch: topic.kind == TopicKind::Patch,
         labels: topic.labels.clone(),
-        author: person(&topic.event.pubkey, &known),
+        author: people.name(&topic.event.pubkey),
         when: now.ago(&created_ms(&topic.event)),
     };
-    let lines = shown.take(PER_PAGE).map(line).collect();
+    let lines = shown.into_iter().map(line).collect();
     let title = if tab == "issues" {
         "Issues"
     } else {
@@ -197,12 +201,14 @@ pub(crate) async fn topic(cx: &RequestContext<'_>) -> HttpResult {
     }
     let versions = versions(&visit, &thread).await?;
     let changes = changes(&visit, &thread).await?;
-    let (known, thread) = (Arc::clone(&known), Arc::new(thread));
+    let said = thread.entries.iter().map(|entry| entry.event.pubkey);
+    let people = People::read(cx.app, said.chain([thread.topic.event.pubkey])).await?;
+    let thread = Arc::new(thread);
     let frame = cx.frame();
     let (rendered, of) = (Arc::clone(&thread), about.clone());
     // Markdown takes a while: off the runtime, in a turn like all reading for pages.
     let entries = visit
-        .read(move |_, _| Ok(entries(&rendered, &of, &known, &frame)))
+        .read(move |_, _| Ok(entries(&rendered, &of, &people, &frame)))
         .await?;
     let topic = &thread.topic;
     let id = topic.event.id.to_hex();
@@ -230,11 +236,11 @@ pub(crate) async fn topic(cx: &RequestContext<'_>) -> HttpResult {
     super::render(StatusCode::OK, &page)
 }
 
-fn entries(thread: &Thread, about: &About, known: &Catalog, frame: &Frame) -> Vec<EntryView> {
+fn entries(thread: &Thread, about: &About, people: &People, frame: &Frame) -> Vec<EntryView> {
     let now = Now::new();
     let view = |event: &Event, what, html: String, is_small| EntryView {
         id: event.id.to_hex(),
-        author: person(&event.pubkey, known),
+        author: people.name(&event.pubkey),
         author_href: frame.author(&event.pubkey),
         is_maintainer: is_maintainer(about, &event.pubkey),
         what,
@@ -303,9 +309,10 @@ impl Texts {
 /// The commits that a pull request was at, and which of them are here.
 async fn versions(visit: &Visit<'_>, thread: &Thread) -> Result<Vec<VersionView>, WebError> {
     let mut views = Vec::new();
-    for (_, tip) in thread.versions.iter().take(50) {
+    for (event, tip) in thread.versions.iter().take(50) {
         let is_here = visit.revision(&tip.to_hex()).await?.is_some();
         views.push(VersionView {
+            event: event.to_hex(),
             short: tip.short(),
             href: format!("{}/commit/{tip}", visit.header.base),
             is_here,

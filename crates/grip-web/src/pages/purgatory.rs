@@ -16,7 +16,7 @@ use crate::{
 const LISTED: usize = 50;
 
 #[derive(Template)]
-#[template(path = "purgatory.html")]
+#[template(path = "purgatory.html", blocks = ["live"])]
 struct PurgatoryPage {
     frame: Frame,
     now: Now,
@@ -26,19 +26,18 @@ struct PurgatoryPage {
 }
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
-    let waiting = cx.app.web.grasp.waiting(LISTED).await;
-    let waiting = waiting.map_err(|e| WebError::internal("waiting events cannot be listed", e))?;
-    let page = PurgatoryPage {
-        frame: cx.frame().about(
-            "Waiting",
-            "Events that wait for the git data that proves them",
-        ),
-        now: Now::new(),
-        counters: figures(cx.app),
-        more: api::purgatory::total(cx.app).saturating_sub(waiting.len()),
-        waiting,
-    };
+    let frame = cx.frame().about(
+        "Waiting",
+        "Events that wait for the git data that proves them",
+    );
+    let page = PurgatoryPage::read(cx.app, frame, Now::new()).await?;
     super::render(StatusCode::OK, &page)
+}
+
+/// The part of the page that changes.
+pub(crate) async fn live(app: &App, frame: Frame) -> Result<String, WebError> {
+    let page = PurgatoryPage::read(app, frame, Now::stopped()).await?;
+    super::html(&page.as_live())
 }
 
 fn figures(app: &App) -> Vec<CounterView> {
@@ -52,22 +51,37 @@ fn figures(app: &App) -> Vec<CounterView> {
 }
 
 impl PurgatoryPage {
+    async fn read(app: &App, frame: Frame, now: Now) -> Result<Self, WebError> {
+        let waiting = app.web.grasp.waiting(LISTED).await;
+        let waiting =
+            waiting.map_err(|e| WebError::internal("waiting events cannot be listed", e))?;
+        Ok(Self {
+            frame,
+            now,
+            counters: figures(app),
+            more: api::purgatory::total(app).saturating_sub(waiting.len()),
+            waiting,
+        })
+    }
+
     /// It expired: only its data is still looked for.
     fn is_wanted(&self, facts: &WaitingFacts) -> bool {
         facts.status != WaitingStatus::Held
     }
 
-    fn details(&self, facts: &WaitingFacts) -> String {
-        let received = match self.now.distance(&facts.since).as_str() {
-            "now" => "received just now".to_owned(),
-            since => format!("received {since}"),
-        };
-        let next = next(facts, self.now);
-        let contributor = facts.contributor.as_ref();
-        let contributor = contributor.map(|path| format!("to be pushed to /{path}"));
-        let details = [Some(missing(facts)), contributor, next, Some(received)];
-        let details: Vec<_> = details.into_iter().flatten().collect();
-        details.join(" · ")
+    fn missing(&self, facts: &WaitingFacts) -> String {
+        match &facts.contributor {
+            Some(path) => format!("{} · to be pushed to /{path}", missing(facts)),
+            None => missing(facts),
+        }
+    }
+
+    fn attempts(&self, facts: &WaitingFacts) -> String {
+        match facts.attempts {
+            0 => String::new(),
+            1 => ", 1 failed attempt".to_owned(),
+            n => format!(", {n} failed attempts"),
+        }
     }
 }
 
@@ -86,19 +100,5 @@ fn missing(facts: &WaitingFacts) -> String {
     match facts.missing {
         1 => commit,
         n => format!("{commit} and {} more", n - 1),
-    }
-}
-
-/// When its data is fetched next; an announcement waits for a push and nothing else.
-fn next(facts: &WaitingFacts, now: Now) -> Option<String> {
-    let attempts = match facts.attempts {
-        0 => String::new(),
-        1 => ", 1 failed attempt".to_owned(),
-        n => format!(", {n} failed attempts"),
-    };
-    match facts.next_attempt {
-        _ if facts.in_progress => Some("fetching now".to_owned()),
-        Some(at) => Some(format!("next attempt {}{attempts}", now.distance(&at))),
-        None => None,
     }
 }

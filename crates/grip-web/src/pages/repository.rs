@@ -15,8 +15,10 @@ use super::{
         visit::Target,
     },
     catalog, explain,
+    time::{Moment, Now},
 };
 use crate::{
+    RelayHealth,
     app::App,
     error::WebError,
     request_context::{HttpResult, RequestContext},
@@ -40,6 +42,7 @@ pub(super) struct RepositoryPage {
     /// What git-remote-nostr clones, with this relay as a hint.
     pub(super) nostr_url: String,
     pub(super) maintainers: Vec<PersonLink>,
+    pub(super) elsewhere: Vec<Elsewhere>,
     /// None while there is nothing to show.
     pub(super) code: Option<Code>,
 }
@@ -50,6 +53,13 @@ pub(super) struct PersonLink {
     pub(super) npub: String,
     pub(super) href: String,
     pub(super) is_owner: bool,
+}
+
+/// Another server that has it, and what is known of that.
+pub(super) struct Elsewhere {
+    pub(super) url: String,
+    pub(super) known: String,
+    pub(super) when: Option<Moment>,
 }
 
 /// The top directory of the default branch.
@@ -118,11 +128,12 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         _ => format!("A git repository on {}", cx.settings.node.name),
     };
     let mut frame = frame.about(&*summary.name, description);
-    frame.is_wide = true;
     frame.feed = Some(format!("{}/log.atom", header.base));
     let relay = cx.settings.service.relay_url();
     let hint = relay.strip_prefix("wss://").unwrap_or(&relay);
+    let elsewhere = elsewhere(app, addr, &summary.elsewhere);
     let page = RepositoryPage {
+        elsewhere,
         notice: notice(app, &path, &summary).await.map_err(cannot)?,
         nostr_url: format!(
             "nostr://{}/{}/{}",
@@ -138,6 +149,44 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         code,
     };
     super::render(StatusCode::OK, &page)
+}
+
+/// What this node knows of the other servers of a repository.
+fn elsewhere(app: &App, addr: &RepoAddr, urls: &[String]) -> Vec<Elsewhere> {
+    if urls.is_empty() {
+        return Vec::new();
+    }
+    let sync = &app.web.sync;
+    let tried = sync.get().map(|sync| sync.tried(&addr.identifier));
+    let (tried, relays, now) = (tried.unwrap_or_default(), sync.relays(), Now::new());
+    let of = |url: &String| {
+        let last = tried.iter().find(|attempt| attempt.url == *url);
+        let host = host(url);
+        let relay = relays
+            .iter()
+            .find(|relay| self::host(relay.relay.as_str()) == host);
+        let known = match (last, relay.map(|relay| relay.health)) {
+            (Some(last), _) if last.is_success => "fetched from there".to_owned(),
+            (Some(last), _) => format!("{}, asked", last.outcome),
+            (None, Some(RelayHealth::Healthy)) => {
+                "its relay is followed and tells of nothing newer".to_owned()
+            }
+            (None, Some(_)) => "its relay cannot be followed at present".to_owned(),
+            (None, None) => "not asked by this node".to_owned(),
+        };
+        Elsewhere {
+            url: url.clone(),
+            known,
+            when: last.map(|last| now.ago(&last.at)),
+        }
+    };
+    urls.iter().map(of).collect()
+}
+
+/// Host and port of a URL.
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?']).next().unwrap_or(rest)
 }
 
 /// The code of the default branch; what cannot be read is left out, for the rest of the page can.

@@ -7,6 +7,8 @@ use super::{CounterView, Frame, Notice, Now, counters};
 use crate::{
     Backend, Breaker, HostBudget, RelayHealth, RelayStatus, UrlAttempt, api,
     api_types::Queued,
+    app::App,
+    error::WebError,
     request_context::{HttpResult, RequestContext},
 };
 
@@ -14,7 +16,7 @@ use crate::{
 const LISTED: usize = 20;
 
 #[derive(Template)]
-#[template(path = "sync.html")]
+#[template(path = "sync.html", blocks = ["live"])]
 struct SyncPage {
     frame: Frame,
     now: Now,
@@ -55,38 +57,18 @@ impl Bar {
 }
 
 pub(crate) fn page(cx: &RequestContext<'_>) -> HttpResult {
-    let (app, sync) = (cx.app, &cx.app.web.sync);
-    let totals = sync.get().map(|r| r.totals()).unwrap_or_default();
-    let waiting = app.web.grasp.sync_queue_len();
-    let queue = api::sync::queue(app, LISTED);
-    let mut hosts = sync.hosts();
-    let more_hosts = hosts.len().saturating_sub(LISTED);
-    hosts.truncate(LISTED);
-    let mut relays = sync.relays();
-    let more_relays = relays.len().saturating_sub(LISTED);
-    relays.truncate(LISTED);
-    let page = SyncPage {
-        frame: cx.frame().about(
-            "Sync",
-            "Git data that events wait for, and the hosts it is fetched from",
-        ),
-        now: Now::new(),
-        notice: notice(sync.backend()),
-        counters: counters([
-            ("repositories waiting", waiting as u64),
-            ("being fetched", totals.running as u64),
-            ("requests since the start", totals.requests_total),
-            ("objects fetched", totals.oids_fetched_total),
-        ]),
-        hosts,
-        more_hosts,
-        more_queue: waiting.saturating_sub(queue.len()),
-        queue,
-        attempts: sync.get().map(|r| r.recent(LISTED)).unwrap_or_default(),
-        relays,
-        more_relays,
-    };
+    let frame = cx.frame().about(
+        "Sync",
+        "Git data that events wait for, and the hosts it is fetched from",
+    );
+    let page = SyncPage::read(cx.app, frame, Now::new());
     super::render(StatusCode::OK, &page)
+}
+
+/// The part of the page that changes.
+pub(crate) fn live(app: &App, frame: Frame) -> Result<String, WebError> {
+    let page = SyncPage::read(app, frame, Now::stopped());
+    super::html(&page.as_live())
 }
 
 fn notice(backend: Option<Backend>) -> Option<Notice> {
@@ -100,6 +82,37 @@ fn notice(backend: Option<Backend>) -> Option<Notice> {
 }
 
 impl SyncPage {
+    fn read(app: &App, frame: Frame, now: Now) -> Self {
+        let sync = &app.web.sync;
+        let totals = sync.get().map(|r| r.totals()).unwrap_or_default();
+        let waiting = app.web.grasp.sync_queue_len();
+        let queue = api::sync::queue(app, LISTED);
+        let mut hosts = sync.hosts();
+        let more_hosts = hosts.len().saturating_sub(LISTED);
+        hosts.truncate(LISTED);
+        let mut relays = sync.relays();
+        let more_relays = relays.len().saturating_sub(LISTED);
+        relays.truncate(LISTED);
+        Self {
+            frame,
+            now,
+            notice: notice(sync.backend()),
+            counters: counters([
+                ("repositories waiting", waiting as u64),
+                ("being fetched", totals.running as u64),
+                ("requests since the start", totals.requests_total),
+                ("objects fetched", totals.oids_fetched_total),
+            ]),
+            hosts,
+            more_hosts,
+            more_queue: waiting.saturating_sub(queue.len()),
+            queue,
+            attempts: sync.get().map(|r| r.recent(LISTED)).unwrap_or_default(),
+            relays,
+            more_relays,
+        }
+    }
+
     fn totals(&self, host: &HostBudget) -> String {
         let requests = super::count(host.requests_total, "request", "requests");
         match host.failures_total {

@@ -27,6 +27,7 @@ fn home(lines: Vec<RepositoryLine>) -> Home {
         description: "A git server with a nostr relay in it".into(),
         counters: counters([("repositories", 12), ("events served", 48_210)]),
         lines,
+        activity: Vec::new(),
         total: 12,
         more: 2,
         grasps: "GRASP-01".into(),
@@ -83,6 +84,7 @@ fn repository(notice: Option<Notice>) -> RepositoryPage {
         path: format!("{NPUB}/tide-table"),
         nostr_url: format!("nostr://{NPUB}/grasp.example.com/tide-table"),
         maintainers: Vec::new(),
+        elsewhere: Vec::new(),
         code: None,
     }
 }

@@ -11,6 +11,8 @@ use crate::metrics::unix_now_ms;
 pub(crate) struct Moment {
     unix_ms: i64,
     text: String,
+    /// Told by its distance, which a script keeps right.
+    is_relative: bool,
 }
 
 /// Digits, letters and punctuation of times only.
@@ -22,10 +24,10 @@ impl fmt::Display for Moment {
             return f.write_str(&self.text);
         };
         let (machine, human) = (time.strftime("%Y-%m-%dT%H:%M:%SZ"), when_ms(self.unix_ms));
-        let text = &self.text;
+        let (text, ago) = (&self.text, if self.is_relative { " data-ago" } else { "" });
         write!(
             f,
-            "<time datetime=\"{machine}\" title=\"{human}\">{text}</time>"
+            "<time datetime=\"{machine}\" title=\"{human}\"{ago}>{text}</time>"
         )
     }
 }
@@ -36,6 +38,7 @@ pub(crate) fn moment(unix_seconds: &u64) -> Moment {
     Moment {
         unix_ms: unix_ms.saturating_mul(1000),
         text: when(*unix_seconds),
+        is_relative: false,
     }
 }
 
@@ -44,6 +47,7 @@ pub(crate) fn moment_ms(unix_ms: &i64) -> Moment {
     Moment {
         unix_ms: *unix_ms,
         text: when_ms(*unix_ms),
+        is_relative: false,
     }
 }
 
@@ -65,28 +69,48 @@ pub(crate) fn when_ms(unix_ms: i64) -> String {
 
 /// The moment that a page is made.
 #[derive(Clone, Copy)]
-pub(crate) struct Now(i64);
+pub(crate) struct Now {
+    unix_ms: i64,
+    is_running: bool,
+}
 
 impl Now {
     pub(crate) fn new() -> Self {
-        Self(unix_now_ms())
+        Self {
+            unix_ms: unix_now_ms(),
+            is_running: true,
+        }
+    }
+
+    /// For what is sent only when it changes: moments are told by their date, and the script of the
+    /// page tells their distance.
+    pub(crate) fn stopped() -> Self {
+        Self {
+            is_running: false,
+            ..Self::new()
+        }
     }
 
     /// How far `unix_ms` is from this moment.
     pub(crate) fn distance(self, unix_ms: &i64) -> String {
-        distance(*unix_ms, self.0)
+        distance(*unix_ms, self.unix_ms)
     }
 
     /// The same as an element of a page.
     pub(crate) fn ago(self, unix_ms: &i64) -> Moment {
         Moment {
             unix_ms: *unix_ms,
-            text: self.distance(unix_ms),
+            text: if self.is_running {
+                self.distance(unix_ms)
+            } else {
+                when_ms(*unix_ms)
+            },
+            is_relative: true,
         }
     }
 
     pub(super) fn is_before(self, unix_ms: i64) -> bool {
-        unix_ms > self.0
+        unix_ms > self.unix_ms
     }
 }
 

@@ -139,6 +139,8 @@ async fn raw_files_cannot_act_as_pages_of_the_node() -> Result<()> {
         let raw = shown.page(&format!("/raw/main/{file}"), &[]).await?;
         assert_eq!(raw.header("content-type"), kind, "{file}");
         assert_eq!(raw.header("x-content-type-options"), "nosniff");
+        let is_download = raw.header("content-disposition") == "attachment";
+        assert_eq!(is_download, file == "evil.svg", "{file}");
         let policy = raw.header("content-security-policy");
         assert!(policy.contains("sandbox") && policy.contains("default-src 'none'"));
     }

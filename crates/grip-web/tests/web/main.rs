@@ -14,6 +14,7 @@ mod http;
 mod http2;
 mod index;
 mod limits;
+mod live;
 mod pages;
 mod private;
 mod queue;

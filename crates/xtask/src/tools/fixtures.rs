@@ -1,4 +1,5 @@
-//! Payloads that GitHub's own libraries are tested with, from the npm registry.
+//! Files from the npm registry: payloads that GitHub's own libraries are tested with, and scripts
+//! that tests run in a browser.
 
 use std::{
     fs,
@@ -11,20 +12,24 @@ use crate::run;
 
 /// A package that is fetched, never built or run.
 struct Package {
+    /// Whose it is; empty, or with a slash at its end.
+    scope: &'static str,
     name: &'static str,
     version: &'static str,
     /// The registry's `integrity` of the archive, in hexadecimal.
     sha512: &'static str,
 }
 
-const PACKAGES: &[Package] = &[
+const PAYLOADS: &[Package] = &[
     Package {
+        scope: "@octokit/",
         name: "webhooks-examples",
         version: "7.6.1",
         sha512: "0dee94dd707a3b70ed09aedb2a008ccd31dd7a8a6aa99e92362bcc6099caeb98\
                  9eaca2f5027348034b644580914bb970193efdd9df8fb3559b7c796ca3a3329d",
     },
     Package {
+        scope: "@octokit/",
         name: "fixtures",
         version: "23.1.2",
         sha512: "9e21be4957df67fc73a234f7084e8cec396a5fb1fd690ef903a5f18ede0de3b0\
@@ -32,21 +37,77 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
+const BROWSER_SCRIPTS: &[Package] = &[
+    // Finds what keeps people from reading a page.
+    Package {
+        scope: "",
+        name: "axe-core",
+        version: "4.14.0",
+        sha512: "f564d9c448ec67b6f5dd31fc24f99b576cfc0876e5f34ff6866dd73c41b82603\
+                 5d40b2bcd480515e64b11df3003a44aa41e4714ffd1dc0d0f3d863a6df3ce971",
+    },
+    // A git client that runs in a page, and the file system it wants.
+    Package {
+        scope: "",
+        name: "isomorphic-git",
+        version: "1.44.11",
+        sha512: "63506884c254d76ae7904330a6206496043e650a3d3ed41e9dc08a433ff3b338\
+                 a294bf7e4e7d418a9e39709e7573307c69badfffda072c319013ee0894e5716c",
+    },
+    Package {
+        scope: "@isomorphic-git/",
+        name: "lightning-fs",
+        version: "4.10.3",
+        sha512: "03a537c83d6fdbd5da011698c156e7a91a342f64adf8e7d79ff08a3f0b4d948a\
+                 cbf2c198b053324250e76d9ec96207f654716a4750897963a36728142a742ec4",
+    },
+    // What it takes from node, as browsers have it.
+    Package {
+        scope: "",
+        name: "buffer",
+        version: "6.0.3",
+        sha512: "153882a4dc6dc226591c465b71b4c87198c44552029fdcaafe90c591397de7f0\
+                 31cc3d6768172d37b60eebcae233f80b48363bb1dacc6f2f21a1f00362ebaa38",
+    },
+    Package {
+        scope: "",
+        name: "base64-js",
+        version: "1.5.1",
+        sha512: "00aa5a6251e7f2de1255b3870b2f9be7e28a82f478bebb03f2f6efadb890269b\
+                 3b7ca0d3923903af2ea38b4ad42630b49336cd78f2f0cf1abc8b2a68e35a9e58",
+    },
+    Package {
+        scope: "",
+        name: "ieee754",
+        version: "1.2.1",
+        sha512: "75ccaa843bd7d42e3a95765c56a0a92be16d31141574830debf0dfe63b36ce8b\
+                 94b2a1bb23ab05c62b480beeca60adbd29d5ce2c776ef732f8b059e85509ea68",
+    },
+];
+
 /// In a package's directory: the archive that it came from.
 const MARK: &str = ".sha512";
 
-/// Sees that all packages are in the cache; returns the directory that holds one of each name.
-pub(super) fn fetch(cache: &Path) -> anyhow::Result<PathBuf> {
-    let dir = cache.join("octokit");
+/// Sees that all payloads are in the cache; returns the directory that holds one of each name.
+pub(super) fn payloads(cache: &Path) -> anyhow::Result<PathBuf> {
+    fetch(PAYLOADS, cache.join("octokit"))
+}
+
+/// The same for scripts that run in a browser.
+pub(super) fn browser_scripts(cache: &Path) -> anyhow::Result<PathBuf> {
+    fetch(BROWSER_SCRIPTS, cache.join("browser"))
+}
+
+fn fetch(packages: &[Package], dir: PathBuf) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    for package in PACKAGES {
+    for package in packages {
         if is_there(package, &dir) {
             continue;
         }
         let archive = dir.join(format!("{}.tgz", package.name));
         package.download(&archive).with_context(|| {
-            let Package { name, version, .. } = package;
-            format!("@octokit/{name} {version} is needed by the tests and cannot be had")
+            let (shown, version) = (package.shown(), package.version);
+            format!("{shown} {version} is needed by the tests and cannot be had")
         })?;
         unpack(package, &archive, &dir)?;
     }
@@ -59,14 +120,19 @@ fn is_there(package: &Package, dir: &Path) -> bool {
 }
 
 impl Package {
+    fn shown(&self) -> String {
+        format!("{}{}", self.scope, self.name)
+    }
+
     fn url(&self) -> String {
         let Self { name, version, .. } = self;
-        format!("https://registry.npmjs.org/@octokit/{name}/-/{name}-{version}.tgz")
+        let shown = self.shown();
+        format!("https://registry.npmjs.org/{shown}/-/{name}-{version}.tgz")
     }
 
     fn download(&self, to: &Path) -> anyhow::Result<()> {
         super::system_program("curl", "curl")?;
-        eprintln!("fetching @octokit/{} {} (once)", self.name, self.version);
+        eprintln!("fetching {} {} (once)", self.shown(), self.version);
         let mut curl = run::command("curl");
         curl.args(["--fail", "--silent", "--show-error", "--location"])
             .args(["--proto", "=https", "--max-time", "120", "--retry", "3"])
@@ -136,9 +202,10 @@ mod tests {
         let printed = run::output(run::command("sha512sum").arg(&archive)).unwrap();
         let sha512: String = printed.chars().take(128).collect();
         let mut package = Package {
+            scope: "",
             name: "some",
             version: "1.0.0",
-            sha512: PACKAGES[0].sha512,
+            sha512: PAYLOADS[0].sha512,
         };
         let error = unpack(&package, &archive, dir.path()).unwrap_err();
         assert!(error.to_string().contains(&sha512), "{error}");
@@ -151,7 +218,7 @@ mod tests {
         assert_eq!(read, "[]");
         assert!(is_there(&package, dir.path()));
         assert!(!dir.path().join("some/old").exists());
-        package.sha512 = PACKAGES[0].sha512;
+        package.sha512 = PAYLOADS[0].sha512;
         assert!(!is_there(&package, dir.path()), "another version is wanted");
     }
 }

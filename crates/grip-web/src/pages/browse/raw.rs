@@ -1,7 +1,7 @@
 //! Files as they are.
 //!
 //! A browser must never take one for a page of this node: text is plain text, pictures are shown
-//! in a sandbox without scripts, everything else is a download.
+//! in a sandbox without scripts, everything else and what can name other hosts is a download.
 
 use grip_git::{EntryKind, FileAt};
 use http::{HeaderValue, StatusCode, header};
@@ -54,7 +54,9 @@ pub(crate) async fn file(cx: &RequestContext<'_>) -> HttpResult {
     let mut response = respond::typed(StatusCode::OK, kind, bytes::Bytes::from(bytes))
         .with(header::CONTENT_SECURITY_POLICY, POLICY)
         .with(header::REFERRER_POLICY, "no-referrer");
-    if kind == "application/octet-stream" {
+    // An SVG is shown within pages alone: as a document of its own it makes browsers connect to the
+    // hosts of its frames, though the policy forbids to load them.
+    if matches!(kind, "application/octet-stream" | "image/svg+xml") {
         let value = HeaderValue::from_static("attachment");
         response
             .headers_mut()

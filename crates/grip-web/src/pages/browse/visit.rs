@@ -266,7 +266,6 @@ impl<'a> Visit<'a> {
         };
         let mut frame = self.cx.frame().about(title, description);
         frame.feed = Some(format!("{}/log.atom", self.header.base));
-        frame.is_wide = true;
         frame
     }
 }
