@@ -40,8 +40,7 @@ pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
 pub use refs::{MoveRecord, Ref, RefChange, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
     AdoptError, Disk, DiskFull, Frozen, Fsck, Garbage, GarbageRemoval, KeptObjects, OpenError,
-    Options, RepoError,
-    Repositories, StageError, StagedTip,
+    Options, RepoError, Repositories, StageError, StagedTip,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use upload_pack::PackStream;

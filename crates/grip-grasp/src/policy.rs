@@ -142,7 +142,8 @@ impl Policy {
 
     /// Says whether everything this key signs is refused.
     pub fn bans_author(&self, author: &PublicKey) -> bool {
-        let is_banned = self.event_blacklist.contains(author) || self.blocked.owners.contains(author);
+        let is_banned =
+            self.event_blacklist.contains(author) || self.blocked.owners.contains(author);
         is_banned && !self.is_service(author)
     }
 

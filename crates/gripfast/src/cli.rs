@@ -461,38 +461,38 @@ pub(crate) fn command() -> clap::Command {
         .disable_help_subcommand(true);
     let root =
         Command::augment_subcommands(with_options(root, |_| false)).subcommand_required(false);
-    let root =
-        root.arg_required_else_help(false)
-            .mut_subcommands(|c| match c.get_name() {
-                "serve" => with_options(c, |option| option.common).after_help(SERVE_HELP),
-                "config" => with_options(c, |_| true).arg(url()).arg(json("Print JSON")),
-                "version" => c.arg(json("Print JSON")),
-                "completions" | "credential" | "man" | "remote-helper" => c,
-                "import-ngit-grasp" => {
-                    with_options(c, |_| true).arg(json("Print the report as JSON"))
-                }
-                "healthcheck" => c.arg(url()).arg(json("Print JSON")).arg(config_file()),
-                "explain" | "resolve" | "status" => asking(c),
-                "selftest" => c
-                    .arg(url().help(
+    let root = root
+        .arg_required_else_help(false)
+        .mut_subcommands(|c| match c.get_name() {
+            "serve" => with_options(c, |option| option.common).after_help(SERVE_HELP),
+            "config" => with_options(c, |_| true).arg(url()).arg(json("Print JSON")),
+            "version" => c.arg(json("Print JSON")),
+            "completions" | "credential" | "man" | "remote-helper" => c,
+            "import-ngit-grasp" => with_options(c, |_| true).arg(json("Print the report as JSON")),
+            "healthcheck" => c.arg(url()).arg(json("Print JSON")).arg(config_file()),
+            "explain" | "resolve" | "status" => asking(c),
+            "selftest" => c
+                .arg(
+                    url().help(
                         "A running node to try, as clients reach it [default: a temporary one]",
-                    ))
-                    .arg(json("Print the report as JSON"))
-                    .arg(config_file())
-                    .args(["data_dir", "git_program"].map(plain_option)),
-                "check" | "compact" => asking(c).arg(plain_option("data_dir")),
-                "backup" => asking(c)
-                    .mut_arg("json", |json| json.help("Print JSON"))
-                    .args(PLACES.map(plain_option)),
-                "restore" => c
-                    .arg(json("Print JSON"))
-                    .arg(config_file())
-                    .args(PLACES.map(plain_option)),
-                _ => {
-                    let of = c.get_name().to_owned();
-                    group(c).mut_subcommands(move |leaf| below(&of, leaf))
-                }
-            });
+                    ),
+                )
+                .arg(json("Print the report as JSON"))
+                .arg(config_file())
+                .args(["data_dir", "git_program"].map(plain_option)),
+            "check" | "compact" => asking(c).arg(plain_option("data_dir")),
+            "backup" => asking(c)
+                .mut_arg("json", |json| json.help("Print JSON"))
+                .args(PLACES.map(plain_option)),
+            "restore" => c
+                .arg(json("Print JSON"))
+                .arg(config_file())
+                .args(PLACES.map(plain_option)),
+            _ => {
+                let of = c.get_name().to_owned();
+                group(c).mut_subcommands(move |leaf| below(&of, leaf))
+            }
+        });
     let help = root_help(&root);
     root.override_help(help)
 }

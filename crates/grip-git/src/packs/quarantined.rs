@@ -94,7 +94,7 @@ impl Packs {
                 _ => {}
             }
         }
-        let mut dir = self.quarantine_dir(identifier, self.borrow(identifier))?;
+        let mut dir = self.quarantine_dir(identifier, self.borrow(identifier), None)?;
         dir.is_apart = true;
         Ok(dir)
     }

@@ -11,8 +11,7 @@
 //! it the node.
 
 use std::{
-    fs::{self, File, FileTimes},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,

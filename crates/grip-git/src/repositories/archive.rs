@@ -61,39 +61,6 @@ impl Repositories {
         Ok(true)
     }
 
-    /// Everything that the objects of an identifier are kept for: what the refs of all its owners and
-    /// the records of their moves point at, in service and withdrawn. An object that none of these
-    /// leads to is not needed. Refs that rest on staged uploads are not among them, for those objects
-    /// lie elsewhere. Refs that cannot be read are an error: they may need anything. Blocking.
-    pub fn roots(&self, identifier: &Identifier) -> Result<BTreeSet<Oid>, RepoError> {
-        let inner = &self.inner;
-        let _turn = inner.lock(identifier);
-        let failed = |source| unreachable_objects(identifier, source);
-        let mut roots = BTreeSet::new();
-        for repo in inner.holders(identifier).map_err(failed)? {
-            let refs = inner.load(&repo)?;
-            let kept = refs.kept().iter().map(|found| found.oid);
-            roots.extend(kept);
-            let stored = inner.without_staged(&repo, Arc::clone(&refs));
-            roots.extend(stored.iter().map(|found| found.oid));
-        }
-        let name = layout::directory(identifier);
-        let mut archived = Vec::new();
-        let found = inner.each_archive(|path| {
-            let path = path.join(&name);
-            if disk::is_real_dir(&path)? {
-                archived.push(disk::read(&path.join("packed-refs"))?.unwrap_or_default());
-            }
-            Ok(false)
-        });
-        found.map_err(failed)?;
-        for packed in archived {
-            let refs = refs::parse(&packed).map_err(|error| failed(io::Error::other(error)))?;
-            roots.extend(refs.into_iter().map(|found| found.oid));
-        }
-        Ok(roots)
-    }
-
     /// The identifiers that have an object store. Blocking.
     pub fn stores(&self) -> io::Result<BTreeSet<Identifier>> {
         self.inner.packs.identifiers()

@@ -165,8 +165,9 @@ impl Garbage {
 }
 
 impl Inner {
-    /// What the objects of an identifier are kept for; whatever cannot be read is an error. The caller
-    /// holds the lock.
+    /// What the objects of an identifier are kept for: refs and records of their moves, in service and
+    /// archived, staged uploads, and what was a tip until a while ago. Whatever cannot be read is an
+    /// error: it may need anything. The caller holds the lock.
     fn roots(
         &self,
         identifier: &Identifier,
@@ -177,7 +178,7 @@ impl Inner {
         roots.oids.extend(named);
         for repo in self.bearers(identifier)? {
             let refs = self.load(&repo).map_err(io::Error::other)?;
-            roots.oids.extend(refs.iter().map(|r| r.oid));
+            roots.oids.extend(refs.all().iter().map(|r| r.oid));
             let own = self.layout.repository(&repo).join("objects");
             for upload in self.staged.of(&repo) {
                 roots.oids.extend(upload.tips.iter().map(|(_, tip)| *tip));
@@ -187,7 +188,7 @@ impl Inner {
         self.each_archived(|repo, _, path| {
             if repo.identifier == *identifier {
                 let refs = read_snapshot(repo, path).map_err(io::Error::other)?;
-                roots.oids.extend(refs.iter().map(|r| r.oid));
+                roots.oids.extend(refs.all().iter().map(|r| r.oid));
             }
             Ok(())
         })?;

@@ -1,5 +1,7 @@
 //! Recorded moves: hidden from clients, kept from removal.
 
+use std::time::{Duration, SystemTime};
+
 use grip_git::{GitService, MoveRecord, Protocol, RefChange, RepoError, upload_request::LsRefs};
 use grip_types::{Oid, RefEdit};
 
@@ -67,7 +69,7 @@ async fn a_recorded_move_is_shown_to_no_client_and_to_git_on_this_machine() {
 }
 
 #[tokio::test]
-async fn roots_name_refs_and_recorded_tips_here_and_in_the_archive() {
+async fn recorded_tips_keep_their_objects_here_and_in_the_archive() {
     let work = Work::example();
     let (sandbox, repo) = Sandbox::published(&work).await;
     let (main, dev) = (work.oid("main"), work.oid("dev"));
@@ -80,11 +82,13 @@ async fn roots_name_refs_and_recorded_tips_here_and_in_the_archive() {
     sandbox
         .update_refs_recorded(&repo, &edits, None, &record(7))
         .unwrap();
-    let has_both = || {
-        let roots = sandbox.roots(&repo.identifier).unwrap();
-        roots.contains(&main) && roots.contains(&dev)
+    let later = SystemTime::now() + Duration::from_secs(3600);
+    let has_both = async || {
+        let found = sandbox.find_garbage(&repo.identifier, &[], Duration::ZERO, later);
+        let kinds = sandbox.kinds(&repo.identifier, &[main, dev]).unwrap();
+        found.await.unwrap().is_none() && kinds.iter().all(Option::is_some)
     };
-    assert!(sandbox.refs(&repo).unwrap().is_empty() && has_both());
+    assert!(sandbox.refs(&repo).unwrap().is_empty() && has_both().await);
     // What has nothing but records is not taken for an empty repository.
     let removed = sandbox.remove_empty(&repo);
     assert!(
@@ -92,7 +96,7 @@ async fn roots_name_refs_and_recorded_tips_here_and_in_the_archive() {
         "{removed:?}"
     );
     sandbox.archive(&repo, 9).unwrap();
-    assert!(has_both());
+    assert!(has_both().await);
     assert!(sandbox.restore(&repo).unwrap());
     assert_eq!(sandbox.refs(&repo).unwrap().moves().count(), edits.len());
 }
