@@ -100,7 +100,7 @@ pub(crate) fn record(kept: &[Ref], edits: &[RefEdit], record: &MoveRecord) -> Ve
     let last = known.last().map_or(0, |(last, _)| last.at);
     let at = record.at.max(last + 1);
     let moved = edits.iter().filter(|edit| edit.name.is_state_ref());
-    let mut added = BTreeMap::new();
+    let mut added = BTreeSet::new();
     for (index, edit) in moved.enumerate() {
         let (change, tip) = match (edit.old, edit.new) {
             (Some(old), Some(new)) if old != new => (RefChange::Moved, old),
@@ -116,13 +116,13 @@ pub(crate) fn record(kept: &[Ref], edits: &[RefEdit], record: &MoveRecord) -> Ve
             name: edit.name.clone(),
             tip,
         };
-        added.insert(name.clone(), tip);
+        added.insert(name.clone());
         known.push((entry, name));
     }
     let gone = surplus(&known, at, record);
     let mut all = Vec::new();
     for (index, (known, name)) in known.into_iter().enumerate() {
-        let (old, new) = match (added.contains_key(&name), gone.contains(&index)) {
+        let (old, new) = match (added.contains(&name), gone.contains(&index)) {
             (true, false) => (None, Some(known.tip)),
             (false, true) => (Some(known.tip), None),
             _ => continue,

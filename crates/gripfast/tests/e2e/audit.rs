@@ -87,7 +87,7 @@ async fn under_the_default_rule_exactly_the_tests_of_the_legacy_rule_fail() -> R
 /// The name in a line about a test that failed.
 fn failed(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("✗ ")?;
-    let name = rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    let name = name.into_iter().next()?;
+    let mut words = rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let name = words.next()?;
     Some(name.strip_prefix("test_").unwrap_or(name))
 }
