@@ -96,7 +96,7 @@ pub fn check_unused(path: &Path) -> io::Result<()> {
 fn event(bytes: &[u8]) -> Option<Event> {
     let buffer = Buffer(bytes);
     let table = buffer.table(buffer.offset(0)?)?;
-    let array = |field| Some(buffer.0.get(table.field(field)?..)?);
+    let array = |field| buffer.0.get(table.field(field)?..);
     let fixed = |field| array(field)?.first_chunk::<32>().copied();
     let number = |field| match table.field(field) {
         // A field at its default is left out.

@@ -90,11 +90,12 @@ pub fn flatbuffer(event: &Event) -> Vec<u8> {
 fn signature(event: &Event) -> Vec<u8> {
     let json = serde_json::to_value(event).expect("an event can be written");
     let hex = json["sig"].as_str().expect("it is signed").as_bytes();
-    let digit = |byte: u8| char::from(byte).to_digit(16).expect("it is hex") as u8;
-    let bytes = hex
-        .chunks(2)
-        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]));
-    bytes.collect()
+    let digit = |byte: &u8| char::from(*byte).to_digit(16).expect("it is hex");
+    let byte = |pair: &[u8]| pair.iter().fold(0, |high, low| (high << 4) + digit(low));
+    let bytes = hex.chunks(2).map(byte);
+    bytes
+        .map(|byte| u8::try_from(byte).expect("two digits"))
+        .collect()
 }
 
 fn append_string(out: &mut Vec<u8>, text: &str) -> usize {
