@@ -101,11 +101,12 @@ impl Target {
                 .create(place)
                 .with_context(failed)?;
             let mut entries = fs::read_dir(place).with_context(failed)?;
-            // The lock is ours, taken before we look.
-            let is_used = entries.any(|entry| {
-                let is_lock = |entry: &fs::DirEntry| entry.file_name() == "gripfast.lock";
-                !entry.as_ref().is_ok_and(is_lock)
-            });
+            // The lock is ours, and took the places below with it; those are looked at themselves.
+            let is_ours = |entry: &fs::DirEntry| {
+                let path = entry.path();
+                entry.file_name() == "gripfast.lock" || path == self.git || path == self.relay
+            };
+            let is_used = entries.any(|entry| !entry.as_ref().is_ok_and(is_ours));
             if is_used && !mark.exists() {
                 bail!(
                     "{} is not empty; name an empty directory with --data-dir, or move this one aside",
