@@ -203,7 +203,8 @@ fn the_effective_configuration_is_there_for_programs() {
         find("relay_owner_nsec")["source"]["name"],
         "NGIT_RELAY_OWNER_NSEC"
     );
-    assert_eq!(find("sync_plus_enabled")["has_effect"], false);
+    assert_eq!(find("sync_plus_enabled")["has_effect"], true);
+    assert_eq!(find("metrics_top_n_repos")["has_effect"], false);
 }
 
 #[test]

@@ -263,18 +263,6 @@ fn private_messages_and_auth_events_are_blocked_whatever_they_name() {
 }
 
 #[test]
-fn profiles_are_taken_only_when_something_served_names_them() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
-    let repo = coordinate(30617, &owner.public_key());
-    let profile = by_stranger(Kind::Custom(0), &[]);
-    assert_eq!(view.cause(&profile), Cause::Unrelated);
-    let address = format!("0:{}:", profile.pubkey.to_hex());
-    view.take(&by_stranger(NOTE, &[&["a", &repo], &["q", &address]]));
-    assert_eq!(view.outcome(&profile), Outcome::Serve);
-}
-
-#[test]
 fn g01_52_patches_issues_and_statuses_are_never_held() {
     let mut view = FakeView::new();
     let owner = view.hosting(&[]);
