@@ -3,6 +3,7 @@
 use nostr::prelude::Kind;
 
 pub const DELETION: Kind = Kind::Custom(5);
+pub const VANISH: Kind = Kind::Custom(62);
 pub const PATCH: Kind = Kind::Custom(1617);
 pub const PULL_REQUEST: Kind = Kind::Custom(1618);
 pub const PULL_REQUEST_UPDATE: Kind = Kind::Custom(1619);
@@ -11,6 +12,11 @@ pub const AUTH: Kind = Kind::Custom(22242);
 pub const GRASP_LIST: Kind = Kind::Custom(10317);
 pub const ANNOUNCEMENT: Kind = Kind::Custom(30617);
 pub const STATE: Kind = Kind::Custom(30618);
+
+/// Kinds by which an author takes events back.
+pub fn is_request(kind: Kind) -> bool {
+    [DELETION, VANISH].contains(&kind)
+}
 
 /// What a relay does with an event of this kind (NIP-01).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
