@@ -36,7 +36,8 @@ pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
 pub use refs::{Ref, RefSnapshot, RefUpdateError};
 pub use repositories::{
-    AdoptError, DiskFull, Fsck, OpenError, Options, RepoError, Repositories, StageError, StagedTip,
+    AdoptError, Archived, DiskFull, Fsck, OpenError, Options, RepoError, Repositories, StageError,
+    StagedTip,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use upload_pack::PackStream;

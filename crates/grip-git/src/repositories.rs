@@ -36,6 +36,7 @@ mod suspects;
 mod tips;
 
 pub use adopt::AdoptError;
+pub use archive::Archived;
 pub use free_space::DiskFull;
 pub use staged::{StageError, StagedTip};
 pub(crate) use suspects::Suspects;
