@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
-use grip_nostr::{Address, Event, EventId, Filter, PublicKey, RepoAddr};
+use grip_nostr::{Address, Event, EventId, Filter, Kind, PublicKey, RepoAddr, Timestamp};
 use grip_purgatory::Waiting;
 use grip_store::{EventView as _, Limits};
 use grip_types::Identifier;
@@ -12,6 +12,7 @@ use crate::{
     admission::ViewError,
     error::GraspError,
     grasp::{Core, now, timestamp},
+    holding::HoldingReason,
 };
 
 /// Events that are ended in one step.
@@ -53,6 +54,7 @@ impl Core {
 
     pub(crate) async fn enforce(self: &Arc<Self>) -> Result<(), GraspError> {
         let policy = self.policy.load_full();
+        self.vanish_all().await?;
         for author in &policy.event_blacklist {
             self.end_author(author).await?;
         }
@@ -65,30 +67,42 @@ impl Core {
     async fn end_author(self: &Arc<Self>, author: &PublicKey) -> Result<(), GraspError> {
         loop {
             let author = *author;
-            let look = move |core: &Self| core.events_of(&author);
+            let look = move |core: &Self| core.events_of(&author, None, |_| true);
             let events = self.blocking("grasp.look", look).await??;
             if events.is_empty() {
                 return Ok(());
             }
-            self.put_on_hold(events).await?;
+            self.put_on_hold(events, HoldingReason::Banned).await?;
         }
     }
 
-    /// Some of the served events of a key. Blocks.
-    fn events_of(&self, author: &PublicKey) -> Result<Vec<Event>, ViewError> {
+    /// Some of the served events of a key, of certain kinds and up to a time. Blocks.
+    pub(crate) fn events_of(
+        &self,
+        author: &PublicKey,
+        until: Option<Timestamp>,
+        is_wanted: fn(Kind) -> bool,
+    ) -> Result<Vec<Event>, ViewError> {
         let filter = Filter {
             authors: Some(vec![author.to_bytes()]),
+            until: until.map(|until| until.as_secs()),
             ..Filter::default()
         };
         let limits = Limits {
-            default_limit: BATCH,
-            max_limit: BATCH,
+            default_limit: usize::MAX,
+            max_limit: usize::MAX,
         };
         let view = self.store.read().map_err(ViewError::new)?;
         let mut found = Vec::new();
         let queried = view.query(&[filter], limits, timestamp(), &mut |stored| {
-            found.extend(serde_json::from_slice::<Event>(stored.json).ok());
-            ControlFlow::Continue(())
+            if is_wanted(Kind::from(stored.kind)) {
+                found.extend(serde_json::from_slice::<Event>(stored.json).ok());
+            }
+            if found.len() < BATCH {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         queried.map_err(ViewError::new)?;
         Ok(found)
@@ -99,9 +113,14 @@ impl Core {
         policy: &Arc<Policy>,
     ) -> Result<(), GraspError> {
         let hosted = self.hosted.all().into_iter().map(|(addr, _)| addr);
-        let banned: Vec<RepoAddr> = hosted.filter(|addr| policy.bans(addr)).collect();
-        for addr in banned {
-            tracing::info!(repository = %addr, "repository is banned from now on");
+        let left_out = hosted.filter(|addr| policy.bans(addr) || !policy.selects(addr));
+        for addr in left_out.collect::<Vec<RepoAddr>>() {
+            let reason = if policy.bans(&addr) {
+                HoldingReason::Blacklist
+            } else {
+                HoldingReason::Whitelist
+            };
+            tracing::info!(repository = %addr, %reason, "repository is not taken any more");
             let look = {
                 let addr = addr.clone();
                 move |core: &Self| {
@@ -111,7 +130,8 @@ impl Core {
                 }
             };
             let announcement = self.blocking("grasp.look", look).await??;
-            self.put_on_hold(announcement.into_iter().collect()).await?;
+            self.put_on_hold(announcement.into_iter().collect(), reason)
+                .await?;
         }
         Ok(())
     }
@@ -121,7 +141,9 @@ impl Core {
         let banned: Vec<(EventId, Vec<Identifier>)> = {
             let purgatory = self.purgatory.lock();
             let is_banned = |waiting: &Waiting<'_>| match waiting {
-                Waiting::Announcement(entry) => policy.bans(&entry.addr),
+                Waiting::Announcement(entry) => {
+                    policy.bans(&entry.addr) || !policy.selects(&entry.addr)
+                }
                 other => policy.bans_author(&other.held().author()),
             };
             let waiting = purgatory.waiting().filter(is_banned);

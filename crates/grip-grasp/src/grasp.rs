@@ -27,6 +27,7 @@ use crate::{
     error::GraspError,
     holding::Holding,
     hosted_repositories::{HostedRepositories, RepositoryStatus},
+    lifecycle::{Lifecycle, UsedRequests},
     maintenance::PendingMaintenance,
     node_view::NodeView,
     push::PushPermits,
@@ -48,6 +49,8 @@ pub struct Parts {
     pub policy: Arc<ArcSwap<Policy>>,
     /// How much is held, and how long.
     pub bounds: Bounds,
+    /// How long what was taken back is remembered and kept.
+    pub lifecycle: Lifecycle,
     /// How often expired entries are looked for; GRASP-01 servers do so every minute.
     pub sweep_every: Duration,
     /// Owns every task of the service.
@@ -79,6 +82,9 @@ pub(crate) struct Core {
     pub(crate) withdrawals: Withdrawals,
     pub(crate) departures: Departures,
     pub(crate) holding: Holding,
+    pub(crate) lifecycle: Lifecycle,
+    /// Requests whose time begins again with the next sweep.
+    pub(crate) used_requests: UsedRequests,
     /// Where relay and git do not agree yet.
     pub(crate) unsettled: Unsettled,
     pub(crate) damage: Damage,

@@ -2,6 +2,7 @@
 
 mod admission;
 mod agreement;
+mod cascade;
 mod commit;
 mod damage;
 mod departures;
@@ -16,6 +17,7 @@ mod hold;
 mod holding;
 mod hosted_repositories;
 mod incoming;
+mod lifecycle;
 mod maintenance;
 mod node_view;
 mod orphan_refs;
@@ -37,7 +39,9 @@ pub use agreement::{CheckOptions, Checked, Disagreement, Fault};
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{AttemptEnd, Bounds, Millis, SyncContext, SyncDelays, UrlAttempt};
+pub use holding::HeldBack;
 pub use hosted_repositories::RepositoryStatus;
+pub use lifecycle::{Aged, Lifecycle};
 pub use maintenance::Maintained;
 pub use policy::{InvalidSelection, Policy, Selection, parse_authors};
 pub use push::PushReply;

@@ -69,7 +69,7 @@ impl<'a> NodeView<'a> {
             default_limit: MAX_REFERRERS,
             max_limit: MAX_REFERRERS,
         };
-        let idle = [kinds::DELETION.as_u16(), kinds::GRASP_LIST.as_u16()];
+        let idle = [kinds::DELETION, kinds::VANISH, kinds::GRASP_LIST].map(|it| it.as_u16());
         let (mut seen, mut relates) = (false, false);
         let view = self.core.store.read()?;
         view.query(&filters, limits, Timestamp::now(), &mut |found| {
@@ -117,6 +117,10 @@ impl View for NodeView<'_> {
         let named = self.events.is_address_referenced(address);
         let relates = || self.has_relating_referrer(['a', 'A', 'q'], &address.to_string());
         Ok(named.map_err(ViewError::new)? && relates().map_err(ViewError::new)?)
+    }
+
+    fn is_request_retired(&self, id: &EventId) -> Result<bool, ViewError> {
+        self.events.is_request_retired(id).map_err(ViewError::new)
     }
 
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError> {

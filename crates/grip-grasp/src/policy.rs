@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
-use grip_nostr::{Announcement, MaintainerRule, PublicKey, RepoAddr};
+use grip_nostr::{Announcement, Event, MaintainerRule, PublicKey, RepoAddr, vanishes_from};
 use grip_types::{Identifier, InvalidIdentifier, Service};
 use url::Url;
 
@@ -22,6 +22,11 @@ pub struct Policy {
     pub repository_blacklist: Selection,
     /// Whose events are refused, whatever they are (`NGIT_EVENT_BLACKLIST`).
     pub event_blacklist: BTreeSet<PublicKey>,
+    /// Bring back what a blacklist took out of service when it does so no more
+    /// (`NGIT_BLACKLIST_AUTO_RESTORE`).
+    pub blacklist_auto_restore: bool,
+    /// Keep requests to delete and let them do nothing (`NGIT_DELETION_REQUEST_DISRESPECTOR`).
+    pub ignores_deletions: bool,
 }
 
 impl Policy {
@@ -35,6 +40,8 @@ impl Policy {
             repository_whitelist: Selection::default(),
             repository_blacklist: Selection::default(),
             event_blacklist: BTreeSet::new(),
+            blacklist_auto_restore: false,
+            ignores_deletions: false,
         }
     }
 
@@ -52,6 +59,12 @@ impl Policy {
     /// The names under which repositories are here.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Service> {
         std::iter::once(&self.service).chain(&self.former)
+    }
+
+    /// Says whether an event is a request to vanish from here, under any name we have or had.
+    pub(crate) fn is_vanish(&self, event: &Event) -> bool {
+        let mut names = self.names().chain(&self.aliases);
+        !self.ignores_deletions && names.any(|name| vanishes_from(event, name))
     }
 
     /// Says whether the operator takes this repository.

@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod github;
+pub(crate) mod holding;
 pub(crate) mod index;
 pub(crate) mod purgatory;
 pub(crate) mod queue;

@@ -12,7 +12,9 @@ use crate::{
 };
 
 /// The NIPs the relay keeps to.
-const NIPS: [u16; 7] = [1, 9, 11, 34, 40, 45, 77];
+const NIPS: [u16; 8] = [1, 9, 11, 34, 40, 45, 62, 77];
+/// Those of them that are about deletion.
+const DELETION_NIPS: [u16; 2] = [9, 62];
 
 const SOFTWARE: &str = "https://github.com/gripfast/gripfast";
 
@@ -29,7 +31,7 @@ struct Document<'a> {
     own_key: Option<String>,
     software: &'static str,
     version: String,
-    supported_nips: &'static [u16],
+    supported_nips: Vec<u16>,
     supported_grasps: Vec<String>,
     repo_acceptance_criteria: &'a str,
     /// Absent, not empty, where nothing is curated.
@@ -88,7 +90,7 @@ pub(crate) fn document(
         own_key: node.own_key.map(|key| key.to_hex()),
         software: SOFTWARE,
         version: build.full_version(),
-        supported_nips: &NIPS,
+        supported_nips: nips(node.ignores_deletions),
         supported_grasps: node
             .grasps
             .iter()
@@ -103,6 +105,11 @@ pub(crate) fn document(
     let response = respond::typed(StatusCode::OK, "application/nostr+json", json);
     // The same path is a page for others.
     Ok(response.with(header::VARY, "accept"))
+}
+
+fn nips(ignores_deletions: bool) -> Vec<u16> {
+    let kept = |nip: &u16| !ignores_deletions || !DELETION_NIPS.contains(nip);
+    NIPS.into_iter().filter(kept).collect()
 }
 
 fn icon(settings: &WebSettings) -> String {

@@ -58,6 +58,9 @@ pub(crate) enum Command {
     /// See and steer what is taken in from GitHub
     #[command(subcommand)]
     Ingest(IngestAction),
+    /// What was deleted or left out by a list, and is kept for a while (on the node's machine)
+    #[command(subcommand)]
+    Holding(HoldingAction),
     /// Give the space of removed events back to the disk (on the node's machine)
     Compact,
     /// Find a repository by its name or digest, here or in the network
@@ -105,6 +108,29 @@ pub(crate) enum PurgatoryAction {
         #[arg(long)]
         yes: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HoldingAction {
+    /// List what is kept, why, and until when
+    Ls,
+    /// Bring back what is kept of a repository, as far as the rules and its authors let it
+    Restore(HeldRepository),
+    /// Destroy what is kept of a repository
+    Purge {
+        #[command(flatten)]
+        repository: HeldRepository,
+        /// Do it; without this only what would be destroyed is shown
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HeldRepository {
+    /// The repository, as `gripfast holding ls` names it
+    #[arg(value_name = "NPUB/IDENTIFIER")]
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]
@@ -267,6 +293,9 @@ pub(crate) fn command() -> clap::Command {
             "healthcheck" => c.arg(url()).arg(config_file()),
             "explain" | "resolve" => asking(c),
             "check" | "compact" => asking(c).arg(plain_option("data_dir")),
+            "holding" => {
+                group(c).mut_subcommands(|leaf| asking(leaf).arg(plain_option("data_dir")))
+            }
             _ => group(c).mut_subcommands(|leaf| match leaf.get_name() {
                 // It needs no running node: it writes into the node's database.
                 "backfill" => asking(leaf)

@@ -6,6 +6,7 @@ pub(crate) mod compact;
 pub(crate) mod config;
 pub(crate) mod explain;
 pub(crate) mod healthcheck;
+pub(crate) mod holding;
 pub(crate) mod index;
 pub(crate) mod ingest;
 pub(crate) mod purgatory;

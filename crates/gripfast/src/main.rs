@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Explain { subject } => commands::explain::run(&node, &subject),
         Command::Sync(action) => commands::sync::run(node, action),
         Command::Compact => commands::compact::run(node),
+        Command::Holding(action) => commands::holding::run(&node, action),
         Command::Purgatory(action) => commands::purgatory::run(node, action),
         Command::Queue(action) => commands::queue::run(node, action),
         Command::Index(action) => commands::index::run(node, action),

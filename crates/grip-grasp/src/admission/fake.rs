@@ -162,7 +162,7 @@ fn announces(event: &Event, addr: &RepoAddr) -> bool {
 }
 
 fn relates(event: &Event) -> bool {
-    ![kinds::DELETION, kinds::GRASP_LIST].contains(&event.kind)
+    !kinds::is_request(event.kind) && event.kind != kinds::GRASP_LIST
 }
 
 impl View for FakeView {
@@ -206,6 +206,10 @@ impl View for FakeView {
     fn is_address_referenced(&self, address: &Address) -> Result<bool, ViewError> {
         let mut relating = self.served.iter().filter(|e| relates(e));
         Ok(relating.any(|event| references(event).addresses.contains(address)))
+    }
+
+    fn is_request_retired(&self, _: &EventId) -> Result<bool, ViewError> {
+        Ok(false)
     }
 
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError> {

@@ -70,7 +70,7 @@ fn unwanted(kind: Kind) -> Option<&'static str> {
 
 /// Events that anyone may store relate nothing: else one would be a licence for any spam.
 fn relates(kind: Kind) -> bool {
-    ![kinds::DELETION, kinds::GRASP_LIST].contains(&kind)
+    !kinds::is_request(kind) && kind != kinds::GRASP_LIST
 }
 
 fn relation(event: &Event, view: &dyn View, policy: &Policy) -> Result<Relation, ViewError> {

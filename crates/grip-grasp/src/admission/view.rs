@@ -28,7 +28,10 @@ pub(crate) trait View {
     /// As [`Self::is_referenced`], by `a`, `A` or `q`.
     fn is_address_referenced(&self, address: &Address) -> Result<bool, ViewError>;
 
-    /// The served deletion request that covers this event.
+    /// Says whether a request is known that is not served any more.
+    fn is_request_retired(&self, id: &EventId) -> Result<bool, ViewError>;
+
+    /// The request to delete or to vanish that covers this event.
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError>;
 
     /// The newest served announcement of each author.

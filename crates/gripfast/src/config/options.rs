@@ -119,9 +119,36 @@ options! {
         /// Events of these authors (npubs) are refused, before any other check.
         event_blacklist: Authors, ngit, live,
             example("npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d");
+        /// Bring back what a blacklist took out of service when it does so no more; without it,
+        /// `gripfast holding restore` does.
+        blacklist_auto_restore: bool = "false", ngit, live;
         /// Private repositories (GRASP-08) are not part of this version: the node refuses to start
         /// with it rather than serve to everybody.
         private_mode: bool = "false", ngit;
+    }
+
+    "Deletion" in deletion: Deletion {
+        /// How long events and repositories are kept unseen that were deleted or left out by a list;
+        /// an owner who announces a repository again gets them back. What vanishes (NIP-62) is not kept.
+        holding_retention_secs: Count<u64, 0> = "7776000", ngit;
+        /// How often what was kept long enough is looked for, held events, archived repositories and
+        /// deletion requests.
+        holding_cleanup_interval_secs: Count<u64, 1> = "86400", ngit;
+        /// How long a deletion request is served that has deleted and refused nothing, from when it
+        /// came.
+        deletion_request_retention_unused_served_secs: Count<u64, 0> = "2592000", ngit;
+        /// How much longer it refuses what it names, without being served.
+        deletion_request_retention_unused_unserved_gating_additional_secs: Count<u64, 0>
+            = "15552000", ngit;
+        /// How long a deletion request is served after it deleted or refused something for the last
+        /// time.
+        deletion_request_retention_used_served_after_last_used_secs: Count<u64, 0> = "23328000", ngit;
+        /// How much longer it refuses what it names, without being served.
+        deletion_request_retention_used_unserved_gating_additional_secs: Count<u64, 0>
+            = "7776000", ngit;
+        /// Keep all deletion requests, and let them delete and refuse nothing: for archives. Bans
+        /// still act.
+        deletion_request_disrespector: bool = "false", ngit;
     }
 
     "Limits" in limits: Limits {

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use grip_grasp::{Bounds, Policy, SyncDelays};
+use grip_grasp::{Bounds, Lifecycle, Policy, SyncDelays};
 use grip_relay::{Limits, Rate, Rates};
+use grip_store::Retention;
 use grip_types::{NetworkPrefixes, Service};
 use grip_web::{NodeInfo, WebLimits, WebSettings};
 
-use crate::config::{Settings, options::Timeouts};
+use crate::config::{
+    Settings,
+    options::{Deletion, Timeouts},
+};
 
 /// What admission reads.
 pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
@@ -18,6 +22,8 @@ pub(crate) fn policy(settings: &Settings, service: &Service) -> Policy {
         repository_whitelist: settings.acceptance.repository_whitelist.clone(),
         repository_blacklist: settings.acceptance.repository_blacklist.clone(),
         event_blacklist: settings.acceptance.event_blacklist.clone(),
+        blacklist_auto_restore: settings.acceptance.blacklist_auto_restore,
+        ignores_deletions: settings.deletion.deletion_request_disrespector,
         ..Policy::open(service.clone())
     }
 }
@@ -80,16 +86,50 @@ fn node(settings: &Settings) -> NodeInfo {
         } else {
             open.repo_acceptance_criteria.clone()
         },
-        curation: curated.then(|| "Repositories are chosen by the operator".to_owned()),
+        curation: curation(settings),
+        ignores_deletions: settings.deletion.deletion_request_disrespector,
         grasps: grasps(settings),
         ..open
     }
+}
+
+fn curation(settings: &Settings) -> Option<String> {
+    let chosen = !settings.acceptance.repository_whitelist.is_empty();
+    let chosen = chosen.then_some("Repositories are chosen by the operator");
+    let kept = settings.deletion.deletion_request_disrespector;
+    let kept = kept.then_some("Deletion requests are kept and delete nothing");
+    let said: Vec<&str> = chosen.into_iter().chain(kept).collect();
+    (!said.is_empty()).then(|| said.join(". "))
 }
 
 /// The numbers of the GRASP documents that are on.
 fn grasps(settings: &Settings) -> Vec<u8> {
     let follows = settings.sync.sync_enabled.then_some(2);
     [1].into_iter().chain(follows).collect()
+}
+
+/// How long what was taken back is remembered and kept.
+pub(crate) fn lifecycle(settings: &Settings) -> Lifecycle {
+    let seconds = Duration::from_secs;
+    let Deletion {
+        holding_retention_secs,
+        holding_cleanup_interval_secs,
+        deletion_request_retention_unused_served_secs: unused_served,
+        deletion_request_retention_unused_unserved_gating_additional_secs: unused_gating,
+        deletion_request_retention_used_served_after_last_used_secs: used_served,
+        deletion_request_retention_used_unserved_gating_additional_secs: used_gating,
+        deletion_request_disrespector: _,
+    } = settings.deletion;
+    Lifecycle {
+        retention: Retention {
+            unused_served: seconds(unused_served),
+            unused_gating: seconds(unused_gating),
+            used_served: seconds(used_served),
+            used_gating: seconds(used_gating),
+        },
+        holding: seconds(holding_retention_secs),
+        every: seconds(holding_cleanup_interval_secs),
+    }
 }
 
 /// How much waits for git data, and how long.
