@@ -51,7 +51,7 @@ fn purge(node: &Node<'_>, request: &NodeRequest, name: &str, yes: bool) -> anyho
             format!(
                 "destroyed {} and {} of {name}",
                 counted(count("events"), "event"),
-                counted(count("archives"), "archived copy")
+                counted(count("archives"), "archive")
             )
         });
     }
@@ -70,7 +70,7 @@ fn purge(node: &Node<'_>, request: &NodeRequest, name: &str, yes: bool) -> anyho
         let plan = serde_json::json!({ "events": events, "archives": archives, "dry_run": true });
         anstream::println!("{plan}");
     } else {
-        let (events, archives) = (counted(events, "event"), counted(archives, "archived copy"));
+        let (events, archives) = (counted(events, "event"), counted(archives, "archive"));
         anstream::println!(
             "{events} and {archives} of {name} would be destroyed; --yes destroys them"
         );
