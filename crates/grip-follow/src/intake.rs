@@ -275,7 +275,12 @@ fn fate(event: &Event, admission: &Admission) -> Fate {
 
 /// Says whether an event is refused for want of a relation that may still come.
 fn may_wait(event: &Event) -> bool {
-    let has_rules_of_its_own = [kinds::ANNOUNCEMENT, kinds::STATE, kinds::DELETION];
+    let has_rules_of_its_own = [
+        kinds::ANNOUNCEMENT,
+        kinds::STATE,
+        kinds::DELETION,
+        kinds::VANISH,
+    ];
     let names_something = ["e", "E", "a", "A", "q"]
         .into_iter()
         .any(|name| first_value(event, name).is_some());

@@ -39,8 +39,8 @@ pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
 pub use refs::{MoveRecord, Ref, RefChange, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
-    AdoptError, Disk, DiskFull, Frozen, Fsck, Garbage, GarbageRemoval, KeptObjects, OpenError,
-    Options, RepoError, Repositories, StageError, StagedTip,
+    AdoptError, Archived, Disk, DiskFull, Frozen, Fsck, Garbage, GarbageRemoval, KeptObjects,
+    OpenError, Options, RepoError, Repositories, StageError, StagedTip,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use upload_pack::PackStream;

@@ -37,6 +37,7 @@ mod suspects;
 mod tips;
 
 pub use adopt::AdoptError;
+pub use archive::Archived;
 pub use collect::{Garbage, GarbageRemoval};
 pub use free_space::{Disk, DiskFull};
 pub use freeze::{Frozen, KeptObjects};

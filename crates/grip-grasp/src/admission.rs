@@ -56,6 +56,7 @@ pub(crate) fn admit(
         kind if kind == kinds::ANNOUNCEMENT => announcement::judge(event, view, policy, trail),
         kind if kind == kinds::STATE => state::judge(event, view, policy, trail),
         kind if kind == kinds::DELETION => deletion::judge(event, view, policy, trail),
+        kind if kind == kinds::VANISH => Ok(deletion::judge_vanish(event, policy, trail)),
         _ if PullRequest::is_one(event) => pull_request::judge(event, view, policy, trail),
         _ => related::judge(event, view, policy, trail),
     }
@@ -97,9 +98,20 @@ fn known_already(
         trail.note("G01-12", "this very event is held already");
         return Ok(Some(Outcome::Duplicate(EventStatus::Held)));
     }
-    if let Some(request) = view.deletion_of(event)? {
+    if kinds::is_request(event.kind) && view.is_request_retired(&event.id)? {
+        trail.note(
+            "G01-116",
+            "this very request is known, and not served any more",
+        );
+        return Ok(Some(Outcome::Retired));
+    }
+    if !policy.ignores_deletions
+        && let Some(request) = view.deletion_of(event)?
+    {
+        trail.then(Effect::UseRequest(request));
         let request = &request.to_hex()[..8];
-        let text = format!("its author's deletion request {request}… covers this event");
+        let text =
+            format!("this event is deleted: its author's deletion request {request}… covers it");
         return refuse(
             trail,
             "G01-55",

@@ -18,4 +18,5 @@ pub(crate) use audit::Auditor;
 pub use check::{CheckOptions, Checked};
 pub use disagreement::{Disagreement, Fault};
 pub(crate) use expected::Expected;
+pub(crate) use settle::announced;
 pub(crate) use unsettled::Unsettled;

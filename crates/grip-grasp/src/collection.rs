@@ -1,5 +1,4 @@
-//! Collection of objects that nothing needs any more, and of archived repositories, after their grace
-//! times.
+//! Collection of objects that nothing needs any more, after their grace time.
 //!
 //! A part of maintenance, a few identifiers at a time, round after round. A store that has not changed
 //! since it was looked at, and of which nothing has become old enough, is not walked again.
@@ -28,8 +27,6 @@ const MAX_LOOKS: usize = 5;
 pub struct Keep {
     /// Objects, from when they came and from when the last ref to them went. Longer than any fetch.
     pub unreachable: Duration,
-    /// Archived repositories.
-    pub archived: Duration,
 }
 
 impl Default for Keep {
@@ -37,7 +34,6 @@ impl Default for Keep {
         let day = Duration::from_secs(24 * 3600);
         Self {
             unreachable: 7 * day,
-            archived: 30 * day,
         }
     }
 }
@@ -58,13 +54,12 @@ struct Rounds {
 }
 
 impl Collecting {
-    /// The identifiers of the next round, and whether it is the first after all had their turn.
-    fn next(&self, stores: &BTreeSet<Identifier>) -> (Vec<Identifier>, bool) {
+    /// The identifiers of the next round.
+    fn next(&self, stores: &BTreeSet<Identifier>) -> Vec<Identifier> {
         let mut rounds = self.rounds.lock();
         rounds
             .looked
             .retain(|identifier, _| stores.contains(identifier));
-        let is_first = rounds.after.is_none();
         let from = match &rounds.after {
             Some(after) => Bound::Excluded(after.clone()),
             None => Bound::Unbounded,
@@ -74,7 +69,7 @@ impl Collecting {
         let others: Vec<Identifier> = others.cloned().collect();
         rounds.after = others.last().filter(|_| others.len() == PER_ROUND).cloned();
         next.extend(others);
-        (next, is_first)
+        next
     }
 
     fn is_known(&self, identifier: &Identifier, stamp: u64) -> bool {
@@ -96,11 +91,6 @@ impl Grasp {
     pub async fn collect(&self, identifier: &Identifier, now: SystemTime) -> Collected {
         self.core.collect(identifier, now).await
     }
-
-    /// Removes archived repositories whose grace time was over by `now`; how many.
-    pub async fn remove_archived(&self, now: SystemTime) -> usize {
-        self.core.remove_archived(now).await
-    }
 }
 
 impl Core {
@@ -112,11 +102,7 @@ impl Core {
         let Ok(Ok(stores)) = stores.await else {
             return collected;
         };
-        let (next, is_first) = self.collecting.next(&stores);
-        if is_first {
-            self.remove_archived(now).await;
-        }
-        for identifier in next {
+        for identifier in self.collecting.next(&stores) {
             let done = self.collect(&identifier, now);
             let Some(done) = self.group.token().run_until_cancelled(done).await else {
                 break;
@@ -207,10 +193,12 @@ impl Core {
         Ok(Collected::default())
     }
 
-    /// What events that are served, held or wanted name of an identifier's objects. Refs name the
-    /// tips of served pull requests. The caller has the turn. Blocks.
+    /// What events that are served, held or wanted name of an identifier's objects, and states that
+    /// their author may return to (G01-104). Refs name the tips of served pull requests. The caller has
+    /// the turn. Blocks.
     fn named(&self, identifier: &Identifier) -> Result<Vec<Oid>, GraspError> {
         let mut events = self.look(|view| view.served_states(identifier))?;
+        events.extend(self.replaced_states(&events)?);
         let waiting = self.waiting_for_data(identifier);
         events.extend(waiting.into_iter().map(|event| event.unpack()));
         let mut named = BTreeSet::new();
@@ -223,27 +211,16 @@ impl Core {
         }
         Ok(named.into_iter().collect())
     }
+}
 
-    async fn remove_archived(self: &Arc<Self>, now: SystemTime) -> usize {
-        let before = now.checked_sub(self.keep.archived);
-        let before = before.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-        let Some(before) = before.map(|since_1970| since_1970.as_secs()) else {
-            return 0;
-        };
-        let remove = move |core: &Self| {
-            let removed = core.repositories.remove_archived(before);
-            // Stores that were kept for them alone can go.
-            core.kept.forget();
-            removed
-        };
-        match self.blocking("git.remove", remove).await {
-            Ok(Ok(removed)) => removed,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "failed to remove archived repositories");
-                0
-            }
-            Err(_) => 0,
+impl Core {
+    fn replaced_states(&self, served: &[Event]) -> Result<Vec<Event>, ViewError> {
+        let view = self.store.read().map_err(ViewError::new)?;
+        let mut replaced = Vec::new();
+        for state in served.iter().filter_map(Address::of) {
+            replaced.extend(view.history(&state).map_err(ViewError::new)?);
         }
+        Ok(replaced)
     }
 }
 
@@ -275,12 +252,11 @@ mod tests {
         let collecting = Collecting::default();
         let name = |n: usize| Identifier::parse(&format!("n{n:03}")).unwrap();
         let stores: BTreeSet<Identifier> = (0..20).map(name).collect();
-        let (first, is_first) = collecting.next(&stores);
-        assert!(is_first && first == (0..16).map(name).collect::<Vec<_>>());
+        let first: Vec<Identifier> = (0..16).map(name).collect();
+        assert_eq!(collecting.next(&stores), first);
         collecting.try_again(&name(3));
-        let (second, is_first) = collecting.next(&stores);
-        let expected: Vec<Identifier> = [3].into_iter().chain(16..20).map(name).collect();
-        assert!(!is_first && second == expected);
-        assert!(collecting.next(&stores).1);
+        let second: Vec<Identifier> = [3].into_iter().chain(16..20).map(name).collect();
+        assert_eq!(collecting.next(&stores), second);
+        assert_eq!(collecting.next(&stores), first);
     }
 }

@@ -17,15 +17,18 @@
 
 mod journal;
 
+use std::sync::Arc;
+
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_db::{Db, DbError, WritePermit};
 use grip_git::{MoveRecord, Quarantine, RepoError, Repositories};
-use grip_nostr::{Event, EventId, RepoAddr};
+use grip_nostr::{Address, Event, EventId, PublicKey, RepoAddr, Timestamp};
 use grip_purgatory::{Change, Row};
 use grip_relay::Writer;
-use grip_store::Put;
+use grip_store::{Aged, Put, Retention, StoreError, WriteView};
 use grip_tasks::fault;
 use grip_types::{Identifier, RefEdit, RefName};
+use parking_lot::Mutex;
 
 use crate::error::GraspError;
 
@@ -134,6 +137,102 @@ impl Commit {
 
     pub(crate) async fn remove_events(&self, ids: Vec<EventId>) -> Result<(), GraspError> {
         Ok(self.writer.remove(ids).await?)
+    }
+
+    /// Stores a deletion request; what it names goes, and with it `hanging`. Of `left` no version comes
+    /// back that another replaced.
+    pub(crate) async fn delete(
+        &self,
+        request: Event,
+        hanging: Vec<EventId>,
+        left: Vec<Address>,
+    ) -> Result<Vec<Put>, GraspError> {
+        let change = move |events: &[Event], view: &mut WriteView<'_>, now| {
+            for address in &left {
+                view.forget_history(address)?;
+            }
+            let put = view.put(&events[0], now)?;
+            if matches!(put, Put::Stored { .. }) {
+                for id in &hanging {
+                    view.remove(id)?;
+                }
+            }
+            Ok(vec![put])
+        };
+        let changed = self.writer.change(vec![request], Box::new(change));
+        let put = changed.await?;
+        fault::point("delete.events_removed");
+        Ok(put)
+    }
+
+    /// Stores a request to vanish: nothing older of its author is taken any more.
+    pub(crate) async fn vanish(&self, request: Event) -> Result<Vec<Put>, GraspError> {
+        let change = |events: &[Event], view: &mut WriteView<'_>, now| {
+            Ok(vec![view.put_vanish(&events[0], now)?])
+        };
+        let changed = self.writer.change(vec![request], Box::new(change));
+        let put = changed.await?;
+        fault::point("vanish.stored");
+        Ok(put)
+    }
+
+    /// Takes an event out, and serves the version before it.
+    pub(crate) async fn roll_back(&self, id: EventId) -> Result<(), GraspError> {
+        self.change(move |view, now| view.roll_back(&id, now).map(drop))
+            .await
+    }
+
+    pub(crate) async fn use_requests(&self, ids: Vec<EventId>) -> Result<(), GraspError> {
+        self.change(move |view, now| view.use_requests(&ids, now))
+            .await
+    }
+
+    pub(crate) async fn age_requests(
+        &self,
+        ids: Vec<EventId>,
+        now: Timestamp,
+        retention: Retention,
+    ) -> Result<Aged, GraspError> {
+        self.change(move |view, _| view.age_requests(&ids, now, &retention))
+            .await
+    }
+
+    /// Forgets the history and the deletion requests of an author up to a time.
+    pub(crate) async fn forget_author(
+        &self,
+        author: PublicKey,
+        until: Timestamp,
+    ) -> Result<(), GraspError> {
+        self.change(move |view, _| view.forget_author(&author, until))
+            .await
+    }
+
+    /// Forgets versions of addresses that are not served any more. Says how many.
+    pub(crate) async fn forget_stale_history(&self, max: usize) -> Result<usize, GraspError> {
+        self.change(move |view, _| view.forget_stale_history(max))
+            .await
+    }
+
+    async fn change<T: Clone + Default + Send + 'static>(
+        &self,
+        work: impl Fn(&mut WriteView<'_>, Timestamp) -> Result<T, StoreError> + Send + Sync + 'static,
+    ) -> Result<T, GraspError> {
+        // The last try counts.
+        let result = Arc::new(Mutex::new(T::default()));
+        let done = Arc::clone(&result);
+        let change = move |_: &[Event], view: &mut WriteView<'_>, now| {
+            *done.lock() = work(view, now)?;
+            Ok(Vec::new())
+        };
+        self.writer.change(Vec::new(), Box::new(change)).await?;
+        let value = result.lock().clone();
+        Ok(value)
+    }
+
+    /// Removes a repository for good. Blocks.
+    pub(crate) fn destroy_repository(&self, addr: &RepoAddr) -> Result<(), GraspError> {
+        let removed = self.repositories.remove(addr);
+        removed.map_err(GraspError::repository(addr))
     }
 
     /// A place in the queue of changes of held entries; to be taken before the purgatory is

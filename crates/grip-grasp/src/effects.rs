@@ -49,10 +49,10 @@ impl Core {
                 self.remember_departure(&addr, &event).await
             }
             Effect::Withdraw(addr) => self.withdraw(&addr).await,
-            Effect::Archive(addr) => {
-                self.end_withdrawal(&addr).await?;
-                self.blocking("git.archive", move |core| core.archive(&addr))
-                    .await?
+            Effect::EndGrace(addr) => Ok(self.end_withdrawal(&addr).await?),
+            Effect::UseRequest(id) => {
+                self.used_requests.note(id);
+                Ok(())
             }
             // Noted by the writer, before it stores the profile.
             Effect::NoteNewcomer => Ok(()),

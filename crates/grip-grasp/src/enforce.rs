@@ -3,7 +3,9 @@
 
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
-use grip_nostr::{Address, Announcement, Event, EventId, Filter, PublicKey, RepoAddr};
+use grip_nostr::{
+    Address, Announcement, Event, EventId, Filter, Kind, PublicKey, RepoAddr, Timestamp,
+};
 use grip_purgatory::Waiting;
 use grip_store::Limits;
 use grip_types::Identifier;
@@ -13,6 +15,7 @@ use crate::{
     admission::{Announcements, ViewError},
     error::GraspError,
     grasp::{Core, now, timestamp},
+    holding::HoldingReason,
 };
 
 /// Events that are ended in one step.
@@ -59,6 +62,7 @@ impl Core {
 
     pub(crate) async fn enforce(self: &Arc<Self>) -> Result<(), GraspError> {
         let policy = self.policy.load_full();
+        self.vanish_all().await?;
         for author in policy.banned_authors() {
             self.end_author(author).await?;
         }
@@ -73,30 +77,42 @@ impl Core {
     async fn end_author(self: &Arc<Self>, author: &PublicKey) -> Result<(), GraspError> {
         loop {
             let author = *author;
-            let look = move |core: &Self| core.events_of(&author);
+            let look = move |core: &Self| core.events_of(&author, None, |_| true);
             let events = self.blocking("grasp.look", look).await??;
             if events.is_empty() {
                 return Ok(());
             }
-            self.put_on_hold(events).await?;
+            self.put_on_hold(events, HoldingReason::Banned).await?;
         }
     }
 
-    /// Some of the served events of a key. Blocks.
-    pub(crate) fn events_of(&self, author: &PublicKey) -> Result<Vec<Event>, ViewError> {
+    /// Some of the served events of a key, of certain kinds and up to a time. Blocks.
+    pub(crate) fn events_of(
+        &self,
+        author: &PublicKey,
+        until: Option<Timestamp>,
+        is_wanted: fn(Kind) -> bool,
+    ) -> Result<Vec<Event>, ViewError> {
         let filter = Filter {
             authors: Some(vec![author.to_bytes()]),
+            until: until.map(|until| until.as_secs()),
             ..Filter::default()
         };
         let limits = Limits {
-            default_limit: BATCH,
-            max_limit: BATCH,
+            default_limit: usize::MAX,
+            max_limit: usize::MAX,
         };
         let view = self.store.read().map_err(ViewError::new)?;
         let mut found = Vec::new();
         let queried = view.query(&[filter], limits, timestamp(), &mut |stored| {
-            found.extend(serde_json::from_slice::<Event>(stored.json).ok());
-            ControlFlow::Continue(())
+            if is_wanted(Kind::from(stored.kind)) {
+                found.extend(serde_json::from_slice::<Event>(stored.json).ok());
+            }
+            if found.len() < BATCH {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         queried.map_err(ViewError::new)?;
         Ok(found)
@@ -107,15 +123,19 @@ impl Core {
         policy: &Arc<Policy>,
     ) -> Result<(), GraspError> {
         let hosted = self.hosted.all().into_iter().map(|(addr, _)| addr);
-        let banned: Vec<RepoAddr> = hosted.filter(|addr| policy.bans(addr)).collect();
-        for addr in banned {
-            tracing::info!(repository = %addr, "repository is banned from now on");
+        for addr in hosted
+            .filter(|addr| policy.bans(addr))
+            .collect::<Vec<RepoAddr>>()
+        {
+            let reason = HoldingReason::Blacklist;
+            tracing::info!(repository = %addr, %reason, "repository is not taken any more");
             let look = {
                 let addr = addr.clone();
                 move |core: &Self| core.look(|view| view.latest(&Address::of_announcement(&addr)))
             };
             let announcement = self.blocking("grasp.look", look).await??;
-            self.put_on_hold(announcement.into_iter().collect()).await?;
+            self.put_on_hold(announcement.into_iter().collect(), reason)
+                .await?;
         }
         Ok(())
     }
@@ -156,7 +176,7 @@ impl Core {
             };
             let banned = self.blocking("grasp.look", look).await??;
             if !banned.is_empty() {
-                self.put_on_hold(banned).await?;
+                self.put_on_hold(banned, HoldingReason::Blacklist).await?;
             }
         }
         Ok(())
@@ -183,10 +203,9 @@ impl Core {
             return Ok(());
         };
         tracing::info!(repository = %addr, "repository is not selected any more");
-        self.holding
-            .put(std::slice::from_ref(&event), now().get())
-            .await?;
-        self.commit.remove_events(vec![event.id]).await
+        let (id, held) = (event.id, [(event, Some(addr.clone()))]);
+        self.holding.put(&held, HoldingReason::Whitelist).await?;
+        self.commit.remove_events(vec![id]).await
     }
 
     /// Drops the held events of banned keys, and of repositories that are banned or not selected.

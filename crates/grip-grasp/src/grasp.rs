@@ -29,6 +29,7 @@ use crate::{
     error::GraspError,
     holding::Holding,
     hosted_repositories::{HostedRepositories, RepositoryStatus},
+    lifecycle::{Lifecycle, UsedRequests},
     maintenance::PendingMaintenance,
     node_view::NodeView,
     operator::Blocks,
@@ -54,6 +55,8 @@ pub struct Parts {
     pub bounds: Bounds,
     /// How long what nobody needs is kept on disk.
     pub keep: Keep,
+    /// How long what was taken back is remembered and kept.
+    pub lifecycle: Lifecycle,
     /// How often expired entries are looked for; GRASP-01 servers do so every minute.
     pub sweep_every: Duration,
     /// Owns every task of the service.
@@ -86,6 +89,9 @@ pub(crate) struct Core {
     pub(crate) departures: Departures,
     pub(crate) blocks: Blocks,
     pub(crate) holding: Holding,
+    pub(crate) lifecycle: Lifecycle,
+    /// Requests whose time begins again with the next sweep.
+    pub(crate) used_requests: UsedRequests,
     /// Where relay and git do not agree yet.
     pub(crate) unsettled: Unsettled,
     pub(crate) damage: Damage,

@@ -1,4 +1,5 @@
-//! Deferred events of the relay: announcements, states, pull requests and deletions, each processed
+//! Deferred events of the relay: announcements, states, pull requests and requests to delete and to
+//! vanish, each processed
 //! in the turns of the identifiers it concerns.
 
 mod announcement;
@@ -6,6 +7,7 @@ mod deletion;
 mod identifiers;
 mod pull_request;
 mod state;
+mod vanish;
 
 pub(crate) use identifiers::own_identifier;
 pub(crate) use state::MAX_TOO_SOON;
@@ -13,7 +15,7 @@ pub(crate) use state::MAX_TOO_SOON;
 use std::sync::Arc;
 
 use futures_util::{FutureExt, future::BoxFuture};
-use grip_nostr::{Event, PullRequest, Timestamp, kinds};
+use grip_nostr::{Event, PullRequest, RepoAddr, Timestamp, kinds};
 use grip_relay::{Answer, Verdict, WritePolicy};
 use grip_store::{EventView, StoreError};
 use grip_types::{EventSource, Origin};
@@ -75,8 +77,8 @@ impl WritePolicy for Grasp {
     }
 
     fn defers(&self, event: &Event) -> bool {
-        let git = [kinds::ANNOUNCEMENT, kinds::STATE, kinds::DELETION];
-        git.contains(&event.kind) || PullRequest::is_one(event)
+        let git = [kinds::ANNOUNCEMENT, kinds::STATE];
+        git.contains(&event.kind) || kinds::is_request(event.kind) || PullRequest::is_one(event)
     }
 
     fn is_unrelated(&self, event: &Event, origin: Origin) -> bool {
@@ -106,6 +108,21 @@ impl WritePolicy for Grasp {
 
 impl Core {
     pub(crate) async fn process(self: &Arc<Self>, event: Event, source: EventSource) -> Answer {
+        let identifier = own_identifier(&event).filter(|_| event.kind == kinds::ANNOUNCEMENT);
+        let addr = identifier.map(|identifier| RepoAddr::new(event.pubkey, identifier));
+        let answer = self.process_held_back(event, source).await;
+        if let Some(addr) = addr.filter(|_| answer.accepted) {
+            self.recover(&addr).await;
+        }
+        answer
+    }
+
+    /// The same, and nothing else comes back with it.
+    pub(crate) async fn process_held_back(
+        self: &Arc<Self>,
+        event: Event,
+        source: EventSource,
+    ) -> Answer {
         let processed = if let Err(error) = self.has_room_for(&event).await {
             Err(error)
         } else if event.kind == kinds::ANNOUNCEMENT {
@@ -114,6 +131,8 @@ impl Core {
             self.process_state(&event, source).await
         } else if event.kind == kinds::DELETION {
             self.process_deletion(&event, source).await
+        } else if event.kind == kinds::VANISH {
+            self.process_vanish(&event, source).await
         } else {
             self.process_pull_request(&event, source).await
         };
@@ -127,7 +146,7 @@ impl Core {
 
     /// Says whether the disk has room; a deletion makes some, or leads to it.
     async fn has_room_for(self: &Arc<Self>, event: &Event) -> Result<(), GraspError> {
-        if event.kind == kinds::DELETION {
+        if kinds::is_request(event.kind) {
             return Ok(());
         }
         let look = |core: &Self| core.repositories.check_free_space();
@@ -141,7 +160,7 @@ impl Core {
         Ok(decision)
     }
 
-    async fn decide(
+    pub(crate) async fn decide(
         self: &Arc<Self>,
         event: &Event,
         source: EventSource,
@@ -166,6 +185,11 @@ impl Core {
         self.note_denials(what, &event.pubkey, &decision.denials);
         if let Outcome::Refuse(reason) = &decision.outcome {
             self.refusals.count(reason.cause.name());
+            for effect in &decision.effects {
+                if let Effect::UseRequest(id) = effect {
+                    self.used_requests.note(*id);
+                }
+            }
             let steps = in_words(&decision.steps);
             self.refusals
                 .note_event(event, &message, steps, timestamp());

@@ -2,6 +2,7 @@
 
 mod admission;
 mod agreement;
+mod cascade;
 mod collection;
 mod commit;
 mod contributors;
@@ -19,6 +20,7 @@ mod hold;
 mod holding;
 mod hosted_repositories;
 mod incoming;
+mod lifecycle;
 mod maintenance;
 mod node_view;
 mod operator;
@@ -44,7 +46,9 @@ pub use collection::Keep;
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{AttemptEnd, Bounds, Millis, SyncContext, SyncDelays, UrlAttempt};
+pub use holding::HeldBack;
 pub use hosted_repositories::RepositoryStatus;
+pub use lifecycle::{Aged, Lifecycle};
 pub use maintenance::Maintained;
 pub use operator::{Block, Removal, Removed, RepositoryFacts};
 pub use policy::{

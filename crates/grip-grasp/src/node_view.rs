@@ -121,6 +121,10 @@ impl View for NodeView<'_> {
         Ok(named.map_err(ViewError::new)? && relates().map_err(ViewError::new)?)
     }
 
+    fn is_request_retired(&self, id: &EventId) -> Result<bool, ViewError> {
+        self.events.is_request_retired(id).map_err(ViewError::new)
+    }
+
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError> {
         self.events.deletion_of(event).map_err(ViewError::new)
     }

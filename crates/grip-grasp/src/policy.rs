@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
-use grip_nostr::{Announcement, MaintainerRule, PublicKey, RepoAddr};
+use grip_nostr::{Announcement, Event, MaintainerRule, PublicKey, RepoAddr, vanishes_from};
 use grip_relay::Members;
 use grip_types::{Identifier, InvalidIdentifier, Service};
 use url::Url;
@@ -33,6 +33,11 @@ pub struct Policy {
     pub members: Option<Members>,
     /// What the operator has blocked by order: repositories, and everything of a key.
     pub blocked: Selection,
+    /// Bring back what a blacklist took out of service when it does so no more
+    /// (`NGIT_BLACKLIST_AUTO_RESTORE`).
+    pub blacklist_auto_restore: bool,
+    /// Keep requests to delete and let them do nothing (`NGIT_DELETION_REQUEST_DISRESPECTOR`).
+    pub ignores_deletions: bool,
 }
 
 /// Repositories that are mirrored though they do not list this server (GRASP-05).
@@ -104,6 +109,8 @@ impl Policy {
             service_key: None,
             members: None,
             blocked: Selection::default(),
+            blacklist_auto_restore: false,
+            ignores_deletions: false,
         }
     }
 
@@ -116,11 +123,21 @@ impl Policy {
     /// Says whether what is announced has a repository here: because it lists this server, by
     /// whatever name that had, or because it is archived (G05-9).
     pub(crate) fn hosts(&self, announcement: &Announcement) -> bool {
-        let mut names = std::iter::once(&self.service).chain(&self.former);
         let is_listed = !self.archive.read_only
             && self.selects(&announcement.addr())
-            && names.any(|name| announcement.lists(name));
+            && self.names().any(|name| announcement.lists(name));
         is_listed || self.archive.selects(announcement)
+    }
+
+    /// The names under which repositories are here.
+    fn names(&self) -> impl Iterator<Item = &Service> {
+        std::iter::once(&self.service).chain(&self.former)
+    }
+
+    /// Says whether an event is a request to vanish from here, under any name we have or had.
+    pub(crate) fn is_vanish(&self, event: &Event) -> bool {
+        let mut names = self.names().chain(&self.aliases);
+        !self.ignores_deletions && names.any(|name| vanishes_from(event, name))
     }
 
     /// Says whether the operator takes this repository.

@@ -7,6 +7,7 @@ use grip_nostr::{Event, EventId, RepoAddr, State};
 use grip_types::{Oid, RefEdit, RefName};
 
 use crate::{
+    admission::ViewError,
     error::GraspError,
     grasp::{Core, timestamp},
     hosted_repositories::RepositoryStatus,
@@ -108,9 +109,16 @@ impl Core {
 
     /// Takes a repository off the net and keeps it in the archive. One that cannot be archived
     /// stays in service (G01-111).
+    ///
+    /// Nothing is kept of an owner who has asked to vanish (G01-120).
     pub(crate) fn archive(&self, addr: &RepoAddr) -> Result<(), GraspError> {
-        let stamp = timestamp().as_secs();
-        self.commit.archive_repository(addr, stamp)?;
+        let events = self.events()?;
+        if events.has_vanished(&addr.owner).map_err(ViewError::new)? {
+            self.commit.destroy_repository(addr)?;
+        } else {
+            let stamp = timestamp().as_secs();
+            self.commit.archive_repository(addr, stamp)?;
+        }
         self.hosted.remove(addr);
         Ok(())
     }

@@ -124,6 +124,11 @@ impl Grasp {
         Periodic::start(&core.group, "grasp.expiry", EXPIRY_EVERY, move || {
             Arc::clone(&ending).end_expired_now()
         });
+        let aging = Arc::clone(&core);
+        let every = core.lifecycle.every;
+        Periodic::start(&core.group, "grasp.lifecycle", every, move || {
+            Arc::clone(&aging).age_now()
+        });
         core.enforce_soon();
         Ok(Self { core, sweeper })
     }
@@ -152,6 +157,8 @@ impl Core {
             departures,
             blocks,
             holding: Holding::new(parts.db),
+            lifecycle: parts.lifecycle,
+            used_requests: Default::default(),
             unsettled: Default::default(),
             damage: Default::default(),
             auditor: Default::default(),

@@ -87,6 +87,7 @@ impl Core {
             .try_held(|purgatory| Ok(purgatory.cleanup(now)))
             .await?;
         let mut swept = Swept::default();
+        self.credit_requests().await?;
         let mut concerned = BTreeSet::new();
         for expired in expired {
             concerned.extend(concerns(&expired).iter().cloned());

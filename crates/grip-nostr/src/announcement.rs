@@ -73,13 +73,7 @@ impl Announcement {
 
     /// Says whether a `relays` value is `service` (G01-3).
     pub fn relays_through(&self, service: &Service) -> bool {
-        self.relays.iter().any(|value| {
-            Url::parse(value).is_ok_and(|url| {
-                service
-                    .segments_of(&url, &["ws", "wss"])
-                    .is_some_and(|rest| rest.is_empty())
-            })
-        })
+        self.relays.iter().any(|value| service.is_relay_url(value))
     }
 
     /// Says whether the announcement lists `service` in both `clone` and `relays` (G01-2).

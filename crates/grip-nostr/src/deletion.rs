@@ -1,5 +1,6 @@
-//! Kind 5: requests to delete one's own events (NIP-09).
+//! Kind 5: requests to delete one's own events (NIP-09), and kind 62: to vanish (NIP-62).
 
+use grip_types::Service;
 use nostr::prelude::{Event, EventId};
 
 use crate::{Address, kinds, tags};
@@ -41,9 +42,9 @@ impl Deletion {
         })
     }
 
-    /// Says whether this request covers `target`: own events only, never another deletion.
+    /// Says whether this request covers `target`: own events only, never another request.
     pub fn covers(&self, target: &Event) -> bool {
-        if target.pubkey != self.event.pubkey || target.kind == kinds::DELETION {
+        if target.pubkey != self.event.pubkey || kinds::is_request(target.kind) {
             return false;
         }
         let by_address = || {
@@ -52,4 +53,12 @@ impl Deletion {
         };
         self.ids.contains(&target.id) || by_address().unwrap_or(false)
     }
+}
+
+/// Says whether a request to vanish is meant for the server of this name (NIP-62).
+pub fn vanishes_from(event: &Event, service: &Service) -> bool {
+    let relays = event.tags.iter().filter(|tag| tag.kind() == "relay");
+    let mut named = relays.filter_map(|tag| tag.content());
+    event.kind == kinds::VANISH
+        && named.any(|name| name == "ALL_RELAYS" || service.is_relay_url(name))
 }

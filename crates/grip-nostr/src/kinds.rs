@@ -4,6 +4,7 @@ use nostr::prelude::Kind;
 
 pub const PROFILE: Kind = Kind::Custom(0);
 pub const DELETION: Kind = Kind::Custom(5);
+pub const VANISH: Kind = Kind::Custom(62);
 pub const PATCH: Kind = Kind::Custom(1617);
 pub const PULL_REQUEST: Kind = Kind::Custom(1618);
 pub const PULL_REQUEST_UPDATE: Kind = Kind::Custom(1619);
@@ -15,7 +16,12 @@ pub const ANNOUNCEMENT: Kind = Kind::Custom(30617);
 pub const STATE: Kind = Kind::Custom(30618);
 
 /// Kinds that anybody may store here: they relate nothing, else one would be a licence for spam.
-pub const TAKEN_FROM_ANYBODY: [Kind; 4] = [PROFILE, DELETION, RELAY_LIST, GRASP_LIST];
+pub const TAKEN_FROM_ANYBODY: [Kind; 5] = [PROFILE, DELETION, VANISH, RELAY_LIST, GRASP_LIST];
+
+/// Kinds by which an author takes events back.
+pub fn is_request(kind: Kind) -> bool {
+    [DELETION, VANISH].contains(&kind)
+}
 
 /// What a relay does with an event of this kind (NIP-01).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ mod state;
 mod tags;
 
 pub use announcement::{Announcement, InvalidAnnouncement};
-pub use deletion::Deletion;
+pub use deletion::{Deletion, vanishes_from};
 pub use filter::{Filter, InvalidFilter};
 pub use grip_types::RepoAddr;
 pub use maintainers::{Link, LinkKind, MaintainerRule, MaintainerSet, WhyEmpty, maintainer_set};

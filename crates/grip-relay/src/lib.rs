@@ -29,4 +29,4 @@ pub use limits::{EventLimits, HourlyBytes, Limits, Rate, Rates};
 pub use policy::{Answer, Verdict, WritePolicy, answer_to_put};
 pub use relay::Relay;
 pub use stats::{COMMIT_CLASSES, Counter, MESSAGE_TYPES, PREFIXES, Stats};
-pub use writer::{WriteError, Writer};
+pub use writer::{Change, WriteError, Writer};

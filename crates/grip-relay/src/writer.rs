@@ -10,7 +10,7 @@ mod waiting;
 use std::{panic::AssertUnwindSafe, sync::Arc, thread, time::Duration};
 
 use grip_nostr::{Event, EventId, Timestamp};
-use grip_store::{EventStore, Put, StoreError};
+use grip_store::{EventStore, Put, StoreError, WriteView};
 use grip_types::ClientNetwork;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -51,6 +51,11 @@ pub enum WriteError {
     Stopped,
 }
 
+/// A change of the store that is more than events put or taken out. It is made as a whole or not at
+/// all, and may be tried twice.
+pub type Change =
+    dyn Fn(&[Event], &mut WriteView<'_>, Timestamp) -> Result<Vec<Put>, StoreError> + Send + Sync;
+
 enum Job {
     Judge {
         events: Vec<Event>,
@@ -65,6 +70,11 @@ enum Job {
     Remove {
         ids: Vec<EventId>,
         reply: oneshot::Sender<Result<(), WriteError>>,
+    },
+    Change {
+        events: Vec<Event>,
+        change: Box<Change>,
+        reply: oneshot::Sender<Result<Vec<Put>, WriteError>>,
     },
     Stop {
         reply: oneshot::Sender<()>,
@@ -109,6 +119,22 @@ impl Writer {
     pub async fn remove(&self, ids: Vec<EventId>) -> Result<(), WriteError> {
         let (reply, answer) = oneshot::channel();
         self.ask(Job::Remove { ids, reply }, answer).await?
+    }
+
+    /// Makes a change in one commit. It says what became of each of `events`; subscribers are told of
+    /// those it stored.
+    pub async fn change(
+        &self,
+        events: Vec<Event>,
+        change: Box<Change>,
+    ) -> Result<Vec<Put>, WriteError> {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::Change {
+            events,
+            change,
+            reply,
+        };
+        self.ask(job, answer).await?
     }
 
     /// Puts events to the policy in their order; the answers come in the same order.
@@ -162,7 +188,9 @@ impl Job {
     fn network(&self) -> Option<ClientNetwork> {
         match self {
             Self::Judge { network, .. } => *network,
-            Self::Save { .. } | Self::Remove { .. } | Self::Stop { .. } => None,
+            Self::Save { .. } | Self::Remove { .. } | Self::Change { .. } | Self::Stop { .. } => {
+                None
+            }
         }
     }
 
@@ -170,6 +198,7 @@ impl Job {
     fn len(&self) -> usize {
         match self {
             Self::Judge { events, .. } | Self::Save { events, .. } => events.len().max(1),
+            Self::Change { events, .. } => events.len().max(1),
             Self::Remove { ids, .. } => ids.len().max(1),
             Self::Stop { .. } => 1,
         }
@@ -184,6 +213,7 @@ impl Job {
             }
             Self::Save { events, .. } => vec![Operation::Save(events)],
             Self::Remove { ids, .. } => vec![Operation::Remove(ids)],
+            Self::Change { events, change, .. } => vec![Operation::Change(events, &**change)],
             Self::Stop { .. } => Vec::new(),
         }
     }
@@ -195,7 +225,7 @@ impl Job {
                 let answers = outcomes.by_ref().take(events.len());
                 let _ = reply.send(answers.map(Outcome::into_answer).collect());
             }
-            Self::Save { reply, .. } => {
+            Self::Save { reply, .. } | Self::Change { reply, .. } => {
                 let outcome = outcomes.next().expect("one operation, one outcome");
                 let _ = reply.send(outcome.into_puts());
             }

@@ -113,12 +113,25 @@ pub(crate) fn author_kind(author: &[u8; 32], kind: u16) -> AuthorKind {
     key
 }
 
-/// An id and the author who asked for its deletion; a stranger's request never matches.
-pub(crate) fn deleted_id(id: &[u8; 32], author: &[u8; 32]) -> [u8; 64] {
-    let mut key = [0; 64];
-    key[..32].copy_from_slice(id);
-    key[32..].copy_from_slice(author);
-    key
+/// Beginnings of keys that say what a request is about; the id of the request follows.
+///
+/// An id stands with the author who asked for its deletion, so that a stranger's request never matches.
+pub(crate) fn target_id(id: &[u8; 32], author: &[u8; 32]) -> Vec<u8> {
+    [&[0], &id[..], author].concat()
+}
+
+pub(crate) fn target_address(address: &AddressKey) -> Vec<u8> {
+    [&[1], &address[..]].concat()
+}
+
+/// Everything of an author.
+pub(crate) fn target_author(author: &[u8; 32]) -> Vec<u8> {
+    [&[2], &author[..]].concat()
+}
+
+/// The beginning of the keys of an address in the history: author, kind, digest of `d`.
+pub(crate) fn history(address: &AddressKey) -> Vec<u8> {
+    [&address[18..], &address[..18]].concat()
 }
 
 pub(crate) fn expiration(at: u64, id: &[u8; 32]) -> [u8; 40] {

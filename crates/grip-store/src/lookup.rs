@@ -10,8 +10,12 @@ use crate::{
     StoreError,
     keys::{self, Serial},
     record::Record,
+    requests::RequestRow,
     tables::{Table, Tables},
 };
+
+/// Requests that name the same target and are compared: more say the same.
+const MAX_REQUESTS: usize = 64;
 
 /// The tables as one transaction sees them.
 #[derive(Clone, Copy)]
@@ -76,34 +80,48 @@ impl<'t> Lookup<'t> {
     }
 
     pub(crate) fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {
-        if event.kind == kinds::DELETION {
+        if event.kind == kinds::VANISH {
             return Ok(None);
         }
-        let key = keys::deleted_id(event.id.as_bytes(), event.pubkey.as_bytes());
-        if let Some(by) = self.tables.deleted_ids.get(self.txn, &key)? {
-            return read_id(by).map(Some);
+        let author = event.pubkey.as_bytes();
+        let mut prefixes = vec![keys::target_author(author)];
+        if event.kind != kinds::DELETION {
+            prefixes.push(keys::target_id(event.id.as_bytes(), author));
+            let address = address_of(event);
+            prefixes.extend(address.map(|it| keys::target_address(&keys::address_key_of(&it))));
         }
-        let Some(address) = address_of(event) else {
-            return Ok(None);
-        };
-        let deleted = self.deleted_until(&keys::address_key_of(&address))?;
-        Ok(deleted
-            .filter(|(until, _)| event.created_at.as_secs() <= *until)
-            .map(|(_, by)| by))
+        let mut credited = None;
+        for prefix in prefixes {
+            let found = self.tables.targets.prefix_iter(self.txn, &prefix)?;
+            for target in found.take(MAX_REQUESTS) {
+                let (key, until) = target?;
+                if read_time(until)? < event.created_at.as_secs() {
+                    continue;
+                }
+                let id = read_id(&key[prefix.len()..])?;
+                let row = self.request(&id)?.ok_or(StoreError::Corrupt(
+                    "what is to be deleted names no request",
+                ))?;
+                // One that was of use before, else the one seen first (G01-115).
+                let rank = (row.last_used.is_none(), row.first_seen, id);
+                credited = credited.into_iter().chain([rank]).min();
+            }
+        }
+        Ok(credited.map(|(_, _, id)| id))
     }
 
-    /// Up to which time versions of an address are deleted, and by which request.
-    pub(crate) fn deleted_until(
-        &self,
-        address: &keys::AddressKey,
-    ) -> Result<Option<(u64, EventId)>, StoreError> {
-        let Some(bytes) = self.tables.deleted_addresses.get(self.txn, address)? else {
-            return Ok(None);
-        };
-        let (until, by) = bytes
-            .split_first_chunk()
-            .ok_or_else(|| StoreError::Corrupt("a deleted address lacks its time"))?;
-        Ok(Some((u64::from_be_bytes(*until), read_id(by)?)))
+    pub(crate) fn request(&self, id: &EventId) -> Result<Option<RequestRow<'t>>, StoreError> {
+        let row = self.tables.requests.get(self.txn, id.as_bytes())?;
+        row.map(RequestRow::decode).transpose()
+    }
+
+    /// The versions of an address that others replaced, the latest first.
+    pub(crate) fn history(&self, address: &keys::AddressKey) -> Result<Vec<Event>, StoreError> {
+        let prefix = keys::history(address);
+        let found = self.tables.history.prefix_iter(self.txn, &prefix)?;
+        found
+            .map(|found| parse(Record::decode(found?.1)?))
+            .collect()
     }
 
     pub(crate) fn event(&self, serial: Option<Serial>) -> Result<Option<Event>, StoreError> {
@@ -154,11 +172,18 @@ pub(crate) fn read_serial(bytes: &[u8]) -> Result<Serial, StoreError> {
         .map_err(|_| StoreError::Corrupt("a serial number has the wrong length"))
 }
 
-fn read_id(bytes: &[u8]) -> Result<EventId, StoreError> {
+fn read_time(bytes: &[u8]) -> Result<u64, StoreError> {
+    let bytes = bytes.try_into();
+    bytes
+        .map(u64::from_be_bytes)
+        .map_err(|_| StoreError::Corrupt("a time has the wrong length"))
+}
+
+pub(crate) fn read_id(bytes: &[u8]) -> Result<EventId, StoreError> {
     EventId::from_slice(bytes).map_err(|_| StoreError::Corrupt("an id has the wrong length"))
 }
 
-fn parse(record: Record<'_>) -> Result<Event, StoreError> {
+pub(crate) fn parse(record: Record<'_>) -> Result<Event, StoreError> {
     Event::from_json(record.json())
         .map_err(|_| StoreError::Corrupt("a stored event cannot be read"))
 }

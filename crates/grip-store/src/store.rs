@@ -28,6 +28,8 @@ pub struct Options {
     /// Read transactions at once; 1024. At the bound `read` fails with
     /// [`StoreError::TooManyReaders`].
     pub max_readers: u32,
+    /// Keep requests to delete and let them do nothing (G01-121); false.
+    pub ignores_deletions: bool,
 }
 
 impl Default for Options {
@@ -35,6 +37,7 @@ impl Default for Options {
         Self {
             map_bytes: 64 << 30,
             max_readers: 1024,
+            ignores_deletions: false,
         }
     }
 }
@@ -121,7 +124,8 @@ impl EventStore {
         // A write that panicked changed nothing, so there is nothing wrong with the lock.
         let mut log = writing.unwrap_or_else(PoisonError::into_inner);
         let Opened { env, tables } = self.current();
-        let mut view = WriteView::new(tables, env.write_txn()?, log.is_some())?;
+        let ignores_deletions = self.shared.options.ignores_deletions;
+        let mut view = WriteView::new(tables, env.write_txn()?, log.is_some(), ignores_deletions)?;
         let value = work(&mut view)?;
         let changes = view.commit()?;
         if let Some(log) = &mut *log {
@@ -212,9 +216,45 @@ mod tests {
                 refused,
                 Err(OpenError::Format {
                     found: 99,
-                    known: 1
+                    known: 2
                 })
             ));
         }
+    }
+
+    #[test]
+    fn a_store_of_format_1_is_taken_over_with_its_deletion_requests() {
+        use nostr::prelude::{EventBuilder, FinalizeEvent as _, Keys, Kind, Tag, Timestamp};
+
+        use crate::EventView as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let store = EventStore::open(dir.path(), Options::default()).unwrap();
+        let keys = Keys::generate();
+        let note = EventBuilder::new(Kind::from(1), "x")
+            .finalize(&keys)
+            .unwrap();
+        let tag = Tag::parse(["e", &note.id.to_hex()]).unwrap();
+        let request = EventBuilder::new(Kind::from(5), "").tag(tag);
+        let request = request.finalize(&keys).unwrap();
+        let put = store.write(|view| view.put(&request, Timestamp::now()));
+        put.unwrap();
+        let Opened { env, tables } = store.current();
+        let mut txn = env.write_txn().unwrap();
+        tables.requests.clear(&mut txn).unwrap();
+        tables.targets.clear(&mut txn).unwrap();
+        txn.commit().unwrap();
+        let txn = env.write_txn().unwrap();
+        env.create_databases_and_commit(txn, |opener, txn| {
+            let meta = opener.create_database::<Bytes, Bytes>(txn, Some("meta"))?;
+            meta.put(txn, b"format", &1_u32.to_be_bytes())?;
+            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(meta))
+        })
+        .unwrap();
+        drop((env, store));
+        let store = EventStore::open(dir.path(), Options::default()).unwrap();
+        let view = store.read().unwrap();
+        assert_eq!(view.deletion_of(&note).unwrap(), Some(request.id));
+        assert_eq!(view.request_counts().unwrap().served, 1);
     }
 }

@@ -2,16 +2,16 @@
 
 use heed::{CommitOrAbort, Database, Env, WithoutTls, types::Bytes};
 
-use crate::OpenError;
+use crate::{OpenError, write};
 
 pub(crate) type Table = Database<'static, Bytes, Bytes>;
 
 /// Rises with every change of the bytes below.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const FORMAT_KEY: &[u8] = b"format";
 
 /// How many tables there are, for LMDB's own bound.
-pub(crate) const COUNT: u32 = 11;
+pub(crate) const COUNT: u32 = 14;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Tables {
@@ -29,10 +29,12 @@ pub(crate) struct Tables {
     pub(crate) by_tag: Table,
     /// address → serial of its one version
     pub(crate) addresses: Table,
-    /// id, author → id of the request
-    pub(crate) deleted_ids: Table,
-    /// address → time of the latest request, its id
-    pub(crate) deleted_addresses: Table,
+    /// id → what is known of a request to delete or to vanish
+    pub(crate) requests: Table,
+    /// what is to be deleted, id of the request → up to which time
+    pub(crate) targets: Table,
+    /// author, kind, digest of `d`, position → record of a version that another replaced
+    pub(crate) history: Table,
     /// expiration, id → serial
     pub(crate) expirations: Table,
 }
@@ -51,8 +53,9 @@ impl Tables {
                 table("by_author")?,
                 table("by_tag")?,
                 table("addresses")?,
-                table("deleted_ids")?,
-                table("deleted_addresses")?,
+                table("requests")?,
+                table("targets")?,
+                table("history")?,
                 table("expirations")?,
             ]))
         })?;
@@ -65,12 +68,12 @@ impl Tables {
             by_author,
             by_tag,
             addresses,
-            deleted_ids,
-            deleted_addresses,
+            requests,
+            targets,
+            history,
             expirations,
         ] = opened.commit().expect("the closure above only commits");
-        check_format(env, meta)?;
-        Ok(Self {
+        let tables = Self {
             events,
             ids,
             by_time,
@@ -78,28 +81,33 @@ impl Tables {
             by_author,
             by_tag,
             addresses,
-            deleted_ids,
-            deleted_addresses,
+            requests,
+            targets,
+            history,
             expirations,
-        })
+        };
+        check_format(env, meta, tables)?;
+        Ok(tables)
     }
 }
 
-/// Marks a new store with its format and refuses one of another.
-fn check_format(env: &Env<WithoutTls>, meta: Table) -> Result<(), OpenError> {
+/// Marks a new store with its format, brings one of before to it, and refuses one of another.
+fn check_format(env: &Env<WithoutTls>, meta: Table, tables: Tables) -> Result<(), OpenError> {
     let mut txn = env.write_txn()?;
     let found = meta
         .get(&txn, FORMAT_KEY)?
         .map(|bytes| bytes.try_into().map_or(0, u32::from_be_bytes));
     match found {
-        Some(FORMAT) => Ok(()),
-        Some(found) => Err(OpenError::Format {
-            found,
-            known: FORMAT,
-        }),
-        None => {
-            meta.put(&mut txn, FORMAT_KEY, &FORMAT.to_be_bytes())?;
-            Ok(txn.commit()?)
+        Some(FORMAT) => return Ok(()),
+        None => {}
+        Some(1) => write::take_over_requests(tables, &mut txn)?,
+        Some(found) => {
+            return Err(OpenError::Format {
+                found,
+                known: FORMAT,
+            });
         }
     }
+    meta.put(&mut txn, FORMAT_KEY, &FORMAT.to_be_bytes())?;
+    Ok(txn.commit()?)
 }

@@ -45,7 +45,13 @@ pub trait EventView {
         most: usize,
     ) -> Result<usize, StoreError>;
 
-    /// The kind 5 that forbids the event, stored or not.
+    /// Says whether a request is known that is not served any more.
+    fn is_request_retired(&self, id: &EventId) -> Result<bool, StoreError>;
+
+    /// The versions of an address that later ones replaced, the latest first.
+    fn history(&self, address: &Address) -> Result<Vec<Event>, StoreError>;
+
+    /// The request that forbids the event, stored or not.
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError>;
 
     /// At most `max` events whose time is over, the longest expired first. They are here until
@@ -112,6 +118,15 @@ impl<T: Transaction> EventView for T {
     ) -> Result<usize, StoreError> {
         self.lookup()
             .stored_bytes(author.as_bytes(), kind.as_u16(), most)
+    }
+
+    fn is_request_retired(&self, id: &EventId) -> Result<bool, StoreError> {
+        let row = self.lookup().request(id)?;
+        Ok(row.is_some_and(|row| !row.is_served()))
+    }
+
+    fn history(&self, address: &Address) -> Result<Vec<Event>, StoreError> {
+        self.lookup().history(&keys::address_key_of(address))
     }
 
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {

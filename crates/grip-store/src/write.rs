@@ -1,11 +1,15 @@
-//! Writes: the rules of NIP-01, NIP-09 and NIP-40, inside one transaction.
+//! Writes: the rules of NIP-01, NIP-09, NIP-40 and NIP-62, inside one transaction.
 
 mod deletion;
+mod history;
 mod indexes;
 
 use grip_nostr::kinds::{self, Class};
 use heed::{RoTxn, RwTxn};
 use nostr::prelude::{Event, EventId, Timestamp};
+
+pub use deletion::Aged;
+pub(crate) use deletion::take_over_requests;
 
 use crate::{
     StoreError,
@@ -13,6 +17,7 @@ use crate::{
     keys::{self, Serial},
     lookup::{Lookup, read_serial},
     record::Head,
+    requests::is_request,
     tables::Tables,
     view::Transaction,
 };
@@ -41,6 +46,8 @@ pub struct WriteView<'s> {
     buffer: Vec<u8>,
     /// A step failed half-way: the transaction must not be committed, whatever its user says.
     broken: bool,
+    /// Requests to delete are kept and do nothing.
+    ignores_deletions: bool,
     /// All that was changed, if somebody wants to know.
     changes: Option<Vec<Change>>,
 }
@@ -60,6 +67,7 @@ impl<'s> WriteView<'s> {
         tables: Tables,
         txn: RwTxn<'s>,
         notes_changes: bool,
+        ignores_deletions: bool,
     ) -> Result<Self, StoreError> {
         let next_serial = match tables.events.last(&txn)? {
             Some((serial, _)) => u64::from_be_bytes(read_serial(serial)?) + 1,
@@ -71,6 +79,7 @@ impl<'s> WriteView<'s> {
             next_serial,
             buffer: Vec::new(),
             broken: false,
+            ignores_deletions,
             changes: notes_changes.then(Vec::new),
         })
     }
@@ -111,15 +120,19 @@ impl<'s> WriteView<'s> {
         self.guarded(|view| view.put_checked(event, now))
     }
 
-    /// Takes an event out; says whether it was here. Nothing remembers it: it may come again.
-    /// Deletions a removed kind 5 asked for stay in force.
+    /// Takes an event out; says whether it was here. Nothing remembers it: it may come again. A
+    /// request is not served any more, and stays in force.
     pub fn remove(&mut self, id: &EventId) -> Result<bool, StoreError> {
         self.guarded(|view| {
-            let serial = view.lookup().serial_of(id.as_bytes())?;
-            serial
-                .map(|serial| view.take_out(&serial))
-                .transpose()
-                .map(|removed| removed.is_some())
+            let Some(serial) = view.lookup().serial_of(id.as_bytes())? else {
+                return Ok(false);
+            };
+            if view.lookup().request(id)?.is_some() {
+                view.retire_request(id)?;
+            } else {
+                view.take_out(&serial)?;
+            }
+            Ok(true)
         })
     }
 
@@ -133,14 +146,19 @@ impl<'s> WriteView<'s> {
     }
 
     fn put_checked(&mut self, event: &Event, now: Timestamp) -> Result<Put, StoreError> {
-        if self.lookup().contains(&event.id)? {
+        let is_request = is_request(event.kind.as_u16());
+        let is_known = is_request && self.lookup().request(&event.id)?.is_some();
+        if is_known || self.lookup().contains(&event.id)? {
             return Ok(Put::Duplicate);
         }
         let head = Head::of(event);
         if head.expiration.is_some_and(|at| at <= now.as_secs()) {
             return Ok(Put::Expired);
         }
-        if let Some(by) = self.lookup().deletion_of(event)? {
+        if !self.ignores_deletions
+            && let Some(by) = self.lookup().deletion_of(event)?
+        {
+            self.use_request(&by, now)?;
             return Ok(Put::Deleted { by });
         }
         let mut removed = Vec::new();
@@ -151,11 +169,16 @@ impl<'s> WriteView<'s> {
                     by: EventId::from_byte_array(*older.id()),
                 });
             }
-            removed.push(self.take_out(&older.serial)?);
+            removed.push(if has_expired {
+                self.take_out(&older.serial)?
+            } else {
+                self.replace_version(&older.serial)?
+            });
         }
         self.insert(event, &head)?;
-        if event.kind == kinds::DELETION {
-            self.delete_targets(event, &mut removed)?;
+        if is_request {
+            self.delete_targets(event, now, &mut removed)?;
+            self.note_request(event, !removed.is_empty(), now)?;
         }
         Ok(Put::Stored { removed })
     }

@@ -76,6 +76,15 @@ impl Service {
         Some(segments.collect())
     }
 
+    /// Says whether `text` is the address of this server's relay.
+    pub fn is_relay_url(&self, text: &str) -> bool {
+        let url = Url::parse(text).ok();
+        let rest = url
+            .as_ref()
+            .and_then(|url| self.segments_of(url, &["ws", "wss"]));
+        rest.is_some_and(|rest| rest.is_empty())
+    }
+
     /// Says whether `url` names our host and port.
     pub fn has_authority(&self, url: &Url) -> bool {
         let same_port = url.port_or_known_default() == Some(self.port_or_default())

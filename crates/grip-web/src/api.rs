@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod github;
+pub(crate) mod holding;
 pub(crate) mod index;
 pub(crate) mod purgatory;
 pub(crate) mod queue;

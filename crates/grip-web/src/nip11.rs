@@ -12,7 +12,9 @@ use crate::{
 };
 
 /// The NIPs the relay keeps to.
-const NIPS: [u16; 7] = [1, 9, 11, 34, 40, 45, 77];
+const NIPS: [u16; 8] = [1, 9, 11, 34, 40, 45, 62, 77];
+/// Those of them that are about deletion.
+const DELETION_NIPS: [u16; 2] = [9, 62];
 /// Those beside them that a private service keeps to.
 const PRIVATE_NIPS: [u16; 2] = [42, 98];
 
@@ -112,8 +114,10 @@ pub(crate) fn document(
 }
 
 fn nips(settings: &WebSettings) -> Vec<u16> {
+    let ignored = settings.node.ignores_deletions;
+    let kept = |nip: &u16| !ignored || !DELETION_NIPS.contains(nip);
     let private = settings.private.iter().flat_map(|_| PRIVATE_NIPS);
-    let mut nips: Vec<u16> = NIPS.into_iter().chain(private).collect();
+    let mut nips: Vec<u16> = NIPS.into_iter().filter(kept).chain(private).collect();
     nips.sort_unstable();
     nips
 }

@@ -91,6 +91,8 @@ with_defaults! {
                                             clone and relays is accepted".into(),
         /// Set only where events are curated beyond spam.
         curation: Option<String> = None,
+        /// Requests to delete and to vanish do nothing here (G01-121).
+        ignores_deletions: bool = false,
     }
 }
 

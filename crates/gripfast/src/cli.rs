@@ -91,6 +91,9 @@ pub(crate) enum Command {
     /// See and steer what is taken in from GitHub
     #[command(subcommand)]
     Ingest(IngestAction),
+    /// What was deleted or left out by a list, and is kept for a while (on the node's machine)
+    #[command(subcommand)]
+    Holding(HoldingAction),
     /// Give the space of removed events back to the disk (on the node's machine)
     Compact,
     /// Find a repository by its name or digest, here or in the network
@@ -207,6 +210,29 @@ pub(crate) enum PurgatoryAction {
         #[arg(long)]
         yes: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HoldingAction {
+    /// List what is kept, why, and until when
+    Ls,
+    /// Bring back what is kept of a repository, as far as the rules and its authors let it
+    Restore(HeldRepository),
+    /// Destroy what is kept of a repository
+    Purge {
+        #[command(flatten)]
+        repository: HeldRepository,
+        /// Do it; without this only what would be destroyed is shown
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HeldRepository {
+    /// The repository, as `gripfast holding ls` names it
+    #[arg(value_name = "NPUB/IDENTIFIER")]
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]
@@ -504,9 +530,8 @@ fn below(parent: &str, leaf: clap::Command) -> clap::Command {
         (_, "backfill") => asking(leaf)
             .mut_arg("url", |url| url.hide(true))
             .args(["data_dir", "database_url"].map(plain_option)),
-        (_, "now" | "retry" | "drop" | "reextract" | "retention") | ("repos" | "events", _) => {
-            asking(leaf).arg(plain_option("data_dir"))
-        }
+        (_, "now" | "retry" | "drop" | "reextract" | "retention")
+        | ("repos" | "events" | "holding", _) => asking(leaf).arg(plain_option("data_dir")),
         ("sync", "status") | (_, "ls" | "gaps" | "repo") => asking(leaf).arg(limit()),
         _ => asking(leaf),
     }

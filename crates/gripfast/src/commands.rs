@@ -10,6 +10,7 @@ pub(crate) mod config;
 pub(crate) mod credential;
 pub(crate) mod explain;
 pub(crate) mod healthcheck;
+pub(crate) mod holding;
 pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod ingest;

@@ -7,7 +7,7 @@ use crate::{run, tools};
 /// Tests whose short form runs with the others, at full length.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Campaign {
-    /// 10,000 random stories against the model of the protocol
+    /// 100,000 random stories against the model of the protocol; `GRIPFAST_MODEL_SEED` chooses them
     Agreement,
     /// 20 runs of grasp-audit
     Audit,
@@ -59,7 +59,7 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             "-p grip-grasp --test stories",
             "model::",
             1,
-            "GRIPFAST_MODEL_CASES=10000",
+            "GRIPFAST_MODEL_CASES=100000",
         ),
         Campaign::Audit => (PLAIN, "audit::", 1, "GRIPFAST_AUDIT_RUNS=20"),
         Campaign::Burst => (

@@ -61,6 +61,56 @@ impl Repositories {
         Ok(true)
     }
 
+    /// Removes a repository with its refs for good; no error if it is not there. Its objects stay in
+    /// the store until nothing uses that. Blocking.
+    pub fn remove(&self, repo: &RepoAddr) -> Result<(), RepoError> {
+        let _turn = self.inner.lock(&repo.identifier);
+        self.inner.forget(repo);
+        let Some(path) = self.inner.find(repo)? else {
+            return Ok(());
+        };
+        self.inner.drop_staged(repo)?;
+        let removed = self.inner.discard(&path, &repo.identifier);
+        removed.map_err(|source| unreachable_repo(repo, source))
+    }
+
+    /// Says whether a repository could be archived now (G01-111). Blocking.
+    pub fn check_archive(&self, repo: &RepoAddr) -> Result<(), RepoError> {
+        let place = self.inner.layout.archive(&repo.npub());
+        let probe = place.join(".probe");
+        let tried = disk::make_dirs(&self.inner.layout.root, &place).and_then(|()| {
+            fs::write(&probe, [])?;
+            fs::remove_file(&probe)
+        });
+        tried.map_err(|source| unreachable_repo(repo, source))
+    }
+
+    /// Every archived repository, and how many entries of the archive cannot be told. Blocking.
+    pub fn archives(&self) -> io::Result<(Vec<Archived>, usize)> {
+        let (mut found, mut unknown) = (Vec::new(), 0);
+        self.inner.each_archive(|path| {
+            let stamp = name_of(&path).and_then(|name| name.parse().ok());
+            let npub = path.parent().and_then(name_of).unwrap_or_default();
+            for (name, _) in disk::entries(&path)? {
+                let repo = RepoAddr::from_segments(npub, &name);
+                match (repo, stamp) {
+                    (Some(repo), Some(stamp)) => found.push(Archived { repo, stamp }),
+                    _ => unknown += 1,
+                }
+            }
+            Ok(false)
+        })?;
+        Ok((found, unknown))
+    }
+
+    /// Removes an archived repository for good. Blocking.
+    pub fn remove_archive(&self, archived: &Archived) -> Result<(), RepoError> {
+        let Archived { repo, stamp } = archived;
+        let _turn = self.inner.lock(&repo.identifier);
+        let removed = self.inner.remove_archive(repo, *stamp);
+        removed.map_err(|source| unreachable_repo(repo, source))
+    }
+
     /// The identifiers that have an object store. Blocking.
     pub fn stores(&self) -> io::Result<BTreeSet<Identifier>> {
         self.inner.packs.identifiers()
@@ -100,7 +150,32 @@ impl Repositories {
     }
 }
 
+/// A repository in the archive.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Archived {
+    pub repo: RepoAddr,
+    /// When it was archived, in unix seconds.
+    pub stamp: u64,
+}
+
+fn name_of(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
 impl Inner {
+    fn remove_archive(&self, repo: &RepoAddr, stamp: u64) -> io::Result<()> {
+        let path = self.archived(repo, stamp);
+        if is_there(path.clone())? {
+            let away = disk::move_away(&path, &self.layout.quarantines())?;
+            fs::remove_dir_all(away)?;
+        }
+        // The directory of the time, unless others were archived in that second.
+        if let Some(parent) = path.parent() {
+            drop(fs::remove_dir(parent));
+        }
+        Ok(())
+    }
+
     pub(super) fn archived(&self, repo: &RepoAddr, stamp: u64) -> PathBuf {
         let archive = self.layout.archive(&repo.npub());
         archive

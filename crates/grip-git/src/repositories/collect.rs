@@ -1,17 +1,14 @@
-//! Unreachable objects and old archives: what is kept for what, and until when.
+//! Unreachable objects: what is kept for what, and until when.
 
 use std::{
-    fs, io,
+    io,
     time::{Duration, SystemTime},
 };
 
 use grip_types::{Identifier, Oid};
 
 use super::{Inner, Repositories, read_snapshot};
-use crate::{
-    disk,
-    packs::{Collected, Removal, RepackError, Roots, Unreachable, since},
-};
+use crate::packs::{Collected, Removal, RepackError, Roots, Unreachable, since};
 
 /// Objects of an identifier that nothing needs, found and not yet removed.
 #[must_use = "what is not removed stays"]
@@ -93,35 +90,6 @@ impl Repositories {
     ) -> io::Result<Roots> {
         let _turn = self.inner.lock(identifier);
         self.inner.roots(identifier, named, since)
-    }
-
-    /// Removes the archived repositories of stamps before `before`; how many there were. Their objects
-    /// stay until they are collected. Blocking.
-    pub fn remove_archived(&self, before: u64) -> io::Result<usize> {
-        let inner = &self.inner;
-        let mut old = Vec::new();
-        inner.each_archived(|repo, stamp, path| {
-            if stamp < before {
-                old.push((repo.clone(), path.to_owned()));
-            }
-            Ok(())
-        })?;
-        let mut removed = 0;
-        for (repo, path) in old {
-            let turn = inner.lock(&repo.identifier);
-            // It may have come back meanwhile.
-            if !disk::is_real_dir(&path)? {
-                continue;
-            }
-            let away = disk::move_away(&path, &inner.layout.quarantines())?;
-            // Fails while others of its time are in there.
-            let _ = path.parent().map(fs::remove_dir);
-            drop(turn);
-            fs::remove_dir_all(away)?;
-            removed += 1;
-            tracing::info!(repository = %repo, "removed archived repository");
-        }
-        Ok(removed)
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) enum Outcome {
     Broadcast,
     /// It is here already.
     Duplicate(EventStatus),
+    /// A request that is not served any more, and still refuses what it is about (G01-116).
+    Retired,
     Refuse(Reason),
 }
 
@@ -99,8 +101,10 @@ pub(crate) enum Effect {
     Withdraw(RepoAddr),
     /// Remember by which announcement an owner left, so that no older one brings them back.
     RememberDeparture(Box<Event>),
-    /// The owner deleted the served announcement: archive the repository now (G01-57).
-    Archive(RepoAddr),
+    /// The owner deleted the served announcement: no grace time is left (G01-106, G01-107).
+    EndGrace(RepoAddr),
+    /// A request to delete or to vanish was of use: its time begins again (G01-103).
+    UseRequest(EventId),
     /// The author of this profile is not known here: it stays for a day (G03-5).
     NoteNewcomer,
     /// Look again at what is authorised and effective, and release what can be (G01-15a 7).
@@ -217,6 +221,11 @@ impl Decision {
             Outcome::Hold => (true, self.held_text.into()),
             Outcome::Duplicate(EventStatus::Served) => (true, "duplicate: already served".into()),
             Outcome::Duplicate(_) => (true, "duplicate: in purgatory".into()),
+            Outcome::Retired => {
+                let text = "duplicate: deletion request is no longer served; it still refuses \
+                            what it names";
+                (true, text.into())
+            }
             Outcome::Refuse(reason) => (false, reason.to_string().into()),
         }
     }

@@ -1,4 +1,5 @@
-//! Kind 5: what an author takes back, in purgatory and in git (G01-54 … G01-57).
+//! Kinds 5 and 62: what an author takes back, in purgatory and in git (G01-54 … G01-56, G01-101 …
+//! G01-120).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +16,32 @@ use super::{
 };
 use crate::policy::Policy;
 
+/// Most targets of one request (G01-102).
+const MAX_TARGETS: usize = 2_048;
+
 pub(super) fn judge(
     event: &Event,
     view: &dyn View,
     policy: &Policy,
     mut trail: Trail,
 ) -> Result<Decision, ViewError> {
-    let deletion = Deletion::parse(event.clone());
-    let named = deletion.filter(|d| !d.ids.is_empty() || !d.addresses.is_empty());
-    let Some(deletion) = named else {
-        let text = "a deletion request names what to delete by `e`, or by `a` of its own author";
-        return Ok(trail.refuse("G01-55", Reason::invalid(text)));
-    };
+    let deletion = Deletion::parse(event.clone()).expect("only a kind 5 is judged as one");
+    let is_target = |tag: &&nostr::prelude::Tag| ["e", "a"].contains(&tag.kind());
+    if event.tags.iter().filter(is_target).count() > MAX_TARGETS {
+        let text = format!("too many deletion targets; {MAX_TARGETS} at most");
+        return Ok(trail.refuse("G01-102", Reason::invalid(text)));
+    }
+    for id in &deletion.ids {
+        let target = view.served_event(id)?;
+        if target.is_some_and(|target| target.pubkey != event.pubkey) {
+            let text = "cannot delete event authored by another pubkey";
+            return Ok(trail.refuse("G01-102", Reason::invalid(text)));
+        }
+    }
+    if policy.ignores_deletions {
+        trail.note("G01-121", "kept, and deletes nothing here");
+        return Ok(trail.end(Outcome::Serve));
+    }
     let mut plan = Plan::default();
     for id in &deletion.ids {
         plan.add_id(&deletion, id, view)?;
@@ -42,10 +57,20 @@ pub(super) fn judge(
     }
     trail.note(
         "G01-55",
-        "kept for good, and acts on its author's events only",
+        "kept for a while, and acts on its author's events only",
     );
     plan.finish(&event.pubkey, view, policy, &mut trail)?;
     Ok(trail.end(Outcome::Serve))
+}
+
+pub(super) fn judge_vanish(event: &Event, policy: &Policy, mut trail: Trail) -> Decision {
+    let text = if policy.is_vanish(event) {
+        "names this server: all its author made up to then goes, for good"
+    } else {
+        "does not name this server, or deletions are ignored here: kept, and does nothing"
+    };
+    trail.note("G01-117", text);
+    trail.end(Outcome::Serve)
 }
 
 /// What of the author's goes.
@@ -174,11 +199,8 @@ fn give_up(announcement: &Announcement, status: EventStatus, policy: &Policy, tr
         trail.note("G01-56", format!("the held announcement of {addr} goes"));
         trail.then(Effect::EvictAnnouncement(addr));
     } else if policy.hosts(announcement) {
-        trail.note(
-            "G01-57",
-            format!("{addr} is served no longer, and archived"),
-        );
-        trail.then(Effect::Archive(addr));
+        trail.note("G01-106", format!("the served announcement of {addr} goes"));
+        trail.then(Effect::EndGrace(addr));
     }
 }
 
@@ -207,7 +229,7 @@ fn drop_pull_request(
     }
     repositories.sort();
     repositories.dedup();
-    trail.note("G01-57", "its pull request goes, and refs/nostr with it");
+    trail.note("G01-110", "its pull request goes, and refs/nostr with it");
     trail.then(Effect::ClearPullRequestRef {
         event,
         repositories,

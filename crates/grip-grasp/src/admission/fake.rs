@@ -223,6 +223,10 @@ impl View for FakeView {
         Ok(relating.any(|event| references(event).addresses.contains(address)))
     }
 
+    fn is_request_retired(&self, _: &EventId) -> Result<bool, ViewError> {
+        Ok(false)
+    }
+
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError> {
         let deletions = self
             .served

@@ -31,7 +31,10 @@ pub(crate) trait View {
     /// Says whether somebody has a repository here, or has said something about one.
     fn is_known(&self, author: &PublicKey) -> Result<bool, ViewError>;
 
-    /// The served deletion request that covers this event.
+    /// Says whether a request is known that is not served any more.
+    fn is_request_retired(&self, id: &EventId) -> Result<bool, ViewError>;
+
+    /// The request to delete or to vanish that covers this event.
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError>;
 
     /// The newest served announcement of each author.

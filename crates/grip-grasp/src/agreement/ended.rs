@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use grip_nostr::{Event, EventId, PullRequest, RepoAddr, kinds};
+use grip_nostr::{Event, EventId, PullRequest, RepoAddr, expiration, kinds};
 use grip_store::EventView as _;
 use grip_types::{ErrorChain, Identifier};
 
@@ -71,7 +71,14 @@ impl Core {
             {
                 self.remember_departure(&addr, &event).await?;
             }
-            self.commit.remove_events(vec![event.id]).await?;
+            if event.kind == kinds::STATE
+                && expiration(&event).is_some_and(|end| end <= timestamp())
+            {
+                // As if its author had deleted it (G01-122).
+                self.commit.roll_back(event.id).await?;
+            } else {
+                self.commit.remove_events(vec![event.id]).await?;
+            }
             tracing::info!(id = %event.id, kind = event.kind.as_u16(), "event ended");
             for identifier in &identifiers {
                 if PullRequest::is_one(&event) {
@@ -95,7 +102,7 @@ impl Core {
     }
 
     /// Deletes `refs/nostr/<event>` in every repository of an identifier, contributors' too.
-    async fn clear_tips(
+    pub(crate) async fn clear_tips(
         self: &Arc<Self>,
         identifier: &Identifier,
         event: EventId,

@@ -266,7 +266,7 @@ impl Core {
 }
 
 /// The announcement that an event is, if it is one.
-pub(super) fn announced(event: &Event) -> Option<RepoAddr> {
+pub(crate) fn announced(event: &Event) -> Option<RepoAddr> {
     let parsed = Announcement::parse(event.clone()).ok();
     parsed.map(|announcement| announcement.addr())
 }

@@ -2,19 +2,33 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Address, Deletion, Event, EventId};
+use grip_nostr::{Address, Deletion, Event, EventId, PullRequest, RepoAddr, kinds};
 use grip_relay::{Answer, answer_to_put};
 use grip_store::{EventView as _, Put};
 use grip_types::{EventSource, Identifier};
 
+use super::own_identifier;
 use crate::{
-    admission::{Outcome, ViewError},
+    admission::{Effect, Outcome, ViewError},
+    agreement::announced,
     error::GraspError,
     grasp::Core,
+    holding::HoldingReason,
 };
 
 /// What the deletion requests of one key may take up.
 const KEY_BYTES: usize = 1 << 20;
+
+/// What a request takes out of service.
+#[derive(Default)]
+struct Removal {
+    /// With the repository that each belongs to.
+    events: Vec<(Event, Option<RepoAddr>)>,
+    /// Those of them that the request does not name itself.
+    hanging: Vec<EventId>,
+    /// Addresses whose owners have left: no older version comes back.
+    left: Vec<Address>,
+}
 
 impl Core {
     pub(super) async fn process_deletion(
@@ -32,10 +46,36 @@ impl Core {
         if let Some(refused) = self.beyond_key_quota(event).await? {
             return Ok(refused);
         }
-        // Stored first: whatever a crash leaves undone, the start does again because of it.
-        let puts = self.commit.events(vec![event.clone()]).await?;
+        let removal = self.prepare_removal(event).await?;
+        let requests: Vec<EventId> = removal
+            .events
+            .iter()
+            .filter(|(event, _)| PullRequest::is_one(event))
+            .map(|(event, _)| event.id)
+            .collect();
+        let reason = HoldingReason::Deleted;
+        self.holding.put(&removal.events, reason).await?;
+        // Then in one step: whatever a crash leaves undone in git, the start does because of it.
+        let puts = self
+            .commit
+            .delete(event.clone(), removal.hanging, removal.left)
+            .await?;
         if !matches!(puts[0], Put::Stored { .. } | Put::Duplicate) {
             return Ok(answer_to_put(&puts[0], false));
+        }
+        if self.policy.load().ignores_deletions {
+            return Ok(answer);
+        }
+        let is_use = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::EvictAnnouncement(_)
+                    | Effect::DropStates { .. }
+                    | Effect::DropPullRequest(_)
+            )
+        };
+        if decision.effects.iter().any(is_use) {
+            self.used_requests.note(event.id);
         }
         self.unwant(event).await;
         for effect in decision.effects {
@@ -44,15 +84,81 @@ impl Core {
             }
         }
         for identifier in &identifiers {
+            for id in &requests {
+                if let Err(error) = self.clear_tips(identifier, *id).await {
+                    error.log("failed to remove the ref of a deleted pull request");
+                }
+            }
             self.settle(identifier).await;
             self.hosted.events_changed(identifier);
         }
         Ok(answer)
     }
 
+    /// Looks for all that a request takes out of service. If the repositories of it cannot be
+    /// archived, nothing goes (G01-111).
+    async fn prepare_removal(self: &Arc<Self>, event: &Event) -> Result<Removal, GraspError> {
+        let request = Deletion::parse(event.clone()).expect("only a kind 5 is processed as one");
+        let ignored = self.policy.load().ignores_deletions;
+        let look = move |core: &Self| {
+            if ignored {
+                return Ok(Removal::default());
+            }
+            let removal = core.removal(&request)?;
+            for (event, addr) in &removal.events {
+                if let Some(addr) = addr
+                    && event.kind == kinds::ANNOUNCEMENT
+                    && core.hosted.status(addr).is_some()
+                {
+                    let checked = core.repositories.check_archive(addr);
+                    checked.map_err(GraspError::repository(addr))?;
+                }
+            }
+            Ok(removal)
+        };
+        self.blocking("grasp.look", look).await?
+    }
+
+    fn removal(&self, request: &Deletion) -> Result<Removal, ViewError> {
+        let events = self.store.read().map_err(ViewError::new)?;
+        let mut found = Removal::default();
+        let mut seen = BTreeSet::new();
+        for id in &request.ids {
+            let target = events.get(id).map_err(ViewError::new)?;
+            if let Some(target) = target.filter(|target| request.covers(target)) {
+                if let Some(addr) = announced(&target)
+                    && self.departures.get(&addr).is_some()
+                {
+                    found.left.push(Address::of_announcement(&addr));
+                }
+                seen.insert(target.id);
+                found.add(target);
+            }
+        }
+        for address in &request.addresses {
+            let target = events.latest(address).map_err(ViewError::new)?;
+            let Some(target) = target.filter(|target| request.covers(target)) else {
+                continue;
+            };
+            let addr = address.repository();
+            let addr = addr.filter(|_| address.kind == kinds::ANNOUNCEMENT);
+            if seen.insert(target.id) {
+                found.add(target);
+            }
+            let hanging = addr.as_ref().map(|addr| self.hanging_on(addr));
+            for event in hanging.transpose()?.unwrap_or_default() {
+                if seen.insert(event.id) {
+                    found.hanging.push(event.id);
+                    found.events.push((event, addr.clone()));
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// Refuses a request whose author has stored too many bytes of them: nothing has to be related
     /// to what is served for one to be taken.
-    async fn beyond_key_quota(
+    pub(super) async fn beyond_key_quota(
         self: &Arc<Self>,
         event: &Event,
     ) -> Result<Option<Answer>, GraspError> {
@@ -92,5 +198,14 @@ impl Core {
             removals.collect::<Vec<_>>().concat()
         })
         .await;
+    }
+}
+
+impl Removal {
+    fn add(&mut self, event: Event) {
+        let is_repository = [kinds::ANNOUNCEMENT, kinds::STATE].contains(&event.kind);
+        let identifier = own_identifier(&event).filter(|_| is_repository);
+        let addr = identifier.map(|identifier| RepoAddr::new(event.pubkey, identifier));
+        self.events.push((event, addr));
     }
 }

@@ -31,7 +31,7 @@ impl Core {
                 self.serve_pull_request(event, decision.effects, Vec::new(), released)
                     .await
             }
-            Outcome::Refuse(_) | Outcome::Duplicate(_) => {
+            Outcome::Refuse(_) | Outcome::Duplicate(_) | Outcome::Retired => {
                 tracing::info!(%id, outcome = ?decision.outcome, "waiting pull request dropped");
                 self.forget(|purgatory| match purgatory.find_pr(&id) {
                     Some(_) => purgatory.remove_pr(&id),

@@ -144,7 +144,7 @@ async fn g01_122_an_expired_announcement_ends_its_repository_in_git_too() {
 }
 
 #[tokio::test]
-async fn g01_122_an_expired_state_takes_its_refs_along() {
+async fn g01_122_an_expired_state_gives_way_to_the_one_before_it() {
     let scene = Scene::new().await;
     let next = scene.commit("next");
     let event = scene.owner.sign_at(
@@ -159,13 +159,13 @@ async fn g01_122_an_expired_state_takes_its_refs_along() {
     );
     scene.node.accepts(&event, HELD).await;
     scene.push_main(&scene.tip, &next).await.taken("served");
-    until("its announcement waits again", || async {
-        let status = scene.node.grasp().repository(&scene.repo);
-        (status == Some(RepositoryStatus::Held)).then_some(())
+    until("the state before it counts again", || async {
+        (scene.main() == scene.tip).then_some(())
     })
     .await
     .unwrap();
-    assert!(scene.node.refs(&scene.repo).is_empty());
+    let status = scene.node.grasp().repository(&scene.repo);
+    assert_eq!(status, Some(RepositoryStatus::Served));
     scene.node.agrees().await;
 }
 

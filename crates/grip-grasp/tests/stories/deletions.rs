@@ -32,7 +32,7 @@ async fn g01_54_a_deleted_held_state_no_longer_authorises() {
 }
 
 #[tokio::test]
-async fn a_stranger_deletes_nothing() {
+async fn a_stranger_deletes_nothing_that_is_held() {
     let (owner, stranger, node) = (Author::new(), Author::new(), Node::start().await);
     node.accepts(&announce(&owner, "x", &[]), HELD).await;
     let state = owner.state("x", &[("refs/heads/main", &"1".repeat(40))], None);

@@ -1,6 +1,10 @@
 //! A node without a network, in a directory that outlives it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use futures_util::StreamExt;
@@ -13,7 +17,7 @@ use grip_store::{EventStore, EventView};
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, WorkTree, wire};
 use grip_types::{Identifier, NetworkPrefixes, Origin, Service};
-use nostr::prelude::Timestamp;
+use nostr::prelude::{PublicKey, Timestamp};
 use tempfile::TempDir;
 
 pub(crate) const SERVICE: &str = "grasp.example.com";
@@ -25,6 +29,8 @@ pub(crate) struct Node {
     dir: TempDir,
     staging: grip_git::StagingBudgets,
     min_free_bytes: u64,
+    /// Whose events are refused, over a restart too.
+    banned: Mutex<BTreeSet<PublicKey>>,
     service: String,
     bounds: Bounds,
     running: Option<Running>,
@@ -66,6 +72,7 @@ impl Node {
             dir: TempDir::new().unwrap(),
             staging: Default::default(),
             min_free_bytes: 0,
+            banned: Default::default(),
             service: SERVICE.to_owned(),
             bounds: Bounds::default(),
             running: None,
@@ -84,7 +91,8 @@ impl Node {
         options.min_free_bytes = self.min_free_bytes;
         let repositories = Repositories::open(options).unwrap();
         let (relay, writer) = Relay::start(store.clone(), Limits::default(), &group);
-        let policy = Policy::open(Service::parse(&self.service).unwrap());
+        let mut policy = Policy::open(Service::parse(&self.service).unwrap());
+        policy.event_blacklist = self.banned.lock().unwrap().clone();
         let grasp = Grasp::start(Parts {
             store: store.clone(),
             writer,
@@ -93,6 +101,7 @@ impl Node {
             policy: Arc::new(ArcSwap::from_pointee(policy)),
             bounds: self.bounds,
             keep: grip_grasp::Keep::default(),
+            lifecycle: Default::default(),
             sweep_every: Duration::from_secs(3600),
             group: group.child("grasp"),
         });
@@ -201,6 +210,29 @@ impl Node {
             !answer.accepted && answer.message.contains(part),
             "{answer:?}"
         );
+    }
+
+    /// Puts an event that needs no git data into the relay.
+    pub(crate) fn store(&self, event: &Event) {
+        let store = &self.running().store;
+        let put = store.write(|view| view.put(event, Timestamp::now()));
+        assert!(matches!(put.unwrap(), grip_store::Put::Stored { .. }));
+    }
+
+    /// Stores a request to vanish as if the node had been killed at that moment.
+    pub(crate) fn store_vanish(&self, event: &Event) {
+        let store = &self.running().store;
+        let put = store.write(|view| view.put_vanish(event, Timestamp::now()));
+        assert!(matches!(put.unwrap(), grip_store::Put::Stored { .. }));
+    }
+
+    /// The archived copies of an owner's repositories.
+    pub(crate) fn archived(&self, author: &Author) -> usize {
+        let (archived, _) = self.running().repositories.archives().unwrap();
+        let of_author = archived.iter();
+        of_author
+            .filter(|it| it.repo.owner == author.pubkey())
+            .count()
     }
 
     pub(crate) fn serves(&self, event: &Event) -> bool {
@@ -353,6 +385,7 @@ impl Node {
     pub(crate) async fn enforce(&self, change: impl FnOnce(&mut Policy)) {
         let mut policy = Policy::clone(&self.grasp().policy());
         change(&mut policy);
+        *self.banned.lock().unwrap() = policy.event_blacklist.clone();
         self.grasp().enforce(policy).await;
     }
 

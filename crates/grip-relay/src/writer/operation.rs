@@ -6,7 +6,7 @@ use grip_nostr::{
 };
 use grip_store::{EventView, Put, StoreError, WriteView};
 
-use super::WriteError;
+use super::{Change, WriteError};
 use crate::{Answer, Verdict, WritePolicy, policy::answer_to_put};
 
 /// The smallest part of a group that can be tried alone.
@@ -14,6 +14,7 @@ pub(super) enum Operation<'j> {
     Judge(&'j Event, &'j dyn WritePolicy),
     Save(&'j [Event]),
     Remove(&'j [EventId]),
+    Change(&'j [Event], &'j Change),
 }
 
 pub(super) enum Outcome {
@@ -46,13 +47,14 @@ impl Operation<'_> {
                 }
                 Ok(Outcome::Written(Vec::new()))
             }
+            Self::Change(events, change) => change(events, view, now).map(Outcome::Written),
         }
     }
 
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Judge(..) => 1,
-            Self::Save(events) => events.len() as u64,
+            Self::Save(events) | Self::Change(events, _) => events.len() as u64,
             Self::Remove(_) => 0,
         }
     }
@@ -61,7 +63,7 @@ impl Operation<'_> {
     pub(super) fn fresh(&self, outcome: &Outcome) -> Vec<&Event> {
         match (self, outcome) {
             (Self::Judge(event, _), Outcome::Judged { fresh: true, .. }) => vec![event],
-            (Self::Save(events), Outcome::Written(puts)) => events
+            (Self::Save(events) | Self::Change(events, _), Outcome::Written(puts)) => events
                 .iter()
                 .zip(puts)
                 .filter(|(_, put)| matches!(put, Put::Stored { .. }))

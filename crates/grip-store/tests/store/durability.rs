@@ -132,6 +132,7 @@ fn too_many_readers_are_told_so() {
     let options = Options {
         max_readers: 2,
         map_bytes: 1 << 20,
+        ..Options::default()
     };
     let store = EventStore::open(dir.path(), options).unwrap();
     let views = (store.read().unwrap(), store.read().unwrap());

@@ -299,6 +299,43 @@ pub struct CheckPage {
     pub disagreements: Vec<DisagreementFacts>,
 }
 
+/// What was taken out of service and is kept.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct HeldBackList {
+    pub held: Vec<HeldBackFacts>,
+}
+
+/// What is kept of one repository.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct HeldBackFacts {
+    /// `npub/identifier`; none for events of no repository.
+    pub repository: Option<String>,
+    /// `nip09`, `blacklist`, `whitelist` or `archive`.
+    pub reason: String,
+    pub events: u64,
+    /// Archived copies of its refs.
+    pub archives: u64,
+    /// When the first of it is destroyed, in unix seconds.
+    pub until: u64,
+}
+
+impl From<Vec<grip_grasp::HeldBack>> for HeldBackList {
+    fn from(listed: Vec<grip_grasp::HeldBack>) -> Self {
+        let facts = |it: grip_grasp::HeldBack| HeldBackFacts {
+            repository: it.repository.map(|addr| addr.to_string()),
+            reason: it.reason.to_owned(),
+            events: it.events,
+            archives: it.archives,
+            until: it.until.as_secs(),
+        };
+        Self {
+            held: listed.into_iter().map(facts).collect(),
+        }
+    }
+}
+
 /// A point in which relay and git do not agree.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]

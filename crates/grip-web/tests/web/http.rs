@@ -83,6 +83,7 @@ async fn g01_23_the_document_tells_what_is_true() -> Result<()> {
         34,
         40,
         45,
+        62,
         77
       ],
       "version": "0.0.0-test"
@@ -97,6 +98,18 @@ async fn g01_23_curation_is_named_only_where_there_is_any() -> Result<()> {
     let accept = [("accept", "text/html;q=0.1, application/nostr+json")];
     let document = node.ask("GET", "/", &accept, b"").await?.json()?;
     assert_eq!(document["curation"], "Only boats.");
+    Ok(())
+}
+
+#[tokio::test]
+async fn g01_121_where_deletions_are_ignored_9_and_62_are_not_claimed() -> Result<()> {
+    let node = Node::start_with(|s| s.node.ignores_deletions = true).await?;
+    let accept = [("accept", "application/nostr+json")];
+    let document = node.ask("GET", "/", &accept, b"").await?.json()?;
+    assert_eq!(
+        document["supported_nips"],
+        serde_json::json!([1, 11, 34, 40, 45, 77])
+    );
     Ok(())
 }
 

@@ -84,8 +84,6 @@ options! {
         /// more. Longer than any fetch or push takes: whoever was told of a branch that has moved since
         /// can still fetch it, and build on it, for so long.
         keep_unreachable: Duration = "7days";
-        /// How long the repositories of owners who left are kept in the archive.
-        keep_archived: Duration = "30days";
         /// The git to run; 2.37 or newer.
         git_program: PathBuf = "git";
     }
@@ -125,6 +123,9 @@ options! {
         /// Events of these authors (npubs) are refused, before any other check.
         event_blacklist: Authors, ngit, live,
             example("npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d");
+        /// Bring back what a blacklist took out of service when it does so no more; without it,
+        /// `gripfast holding restore` does.
+        blacklist_auto_restore: bool = "false", ngit, live;
         /// Serve members alone (GRASP-08): relay, git, pages and API want the proof of a key that
         /// `private_members` names. It cannot be combined with `dht_enabled` or `grasp06_enable`.
         private_mode: bool = "false", ngit;
@@ -135,6 +136,30 @@ options! {
         private_public_origin: Option<Origin>,
             derived("`https://<domain>`, or `http://…` where the domain is an address or localhost"),
             ngit;
+    }
+
+    "Deletion" in deletion: Deletion {
+        /// How long events and repositories are kept unseen that were deleted or left out by a list;
+        /// an owner who announces a repository again gets them back. What vanishes (NIP-62) is not kept.
+        holding_retention_secs: Count<u64, 0> = "7776000", ngit;
+        /// How often what was kept long enough is looked for, held events, archived repositories and
+        /// deletion requests.
+        holding_cleanup_interval_secs: Count<u64, 1> = "86400", ngit;
+        /// How long a deletion request is served that has deleted and refused nothing, from when it
+        /// came.
+        deletion_request_retention_unused_served_secs: Count<u64, 0> = "2592000", ngit;
+        /// How much longer it refuses what it names, without being served.
+        deletion_request_retention_unused_unserved_gating_additional_secs: Count<u64, 0>
+            = "15552000", ngit;
+        /// How long a deletion request is served after it deleted or refused something for the last
+        /// time.
+        deletion_request_retention_used_served_after_last_used_secs: Count<u64, 0> = "23328000", ngit;
+        /// How much longer it refuses what it names, without being served.
+        deletion_request_retention_used_unserved_gating_additional_secs: Count<u64, 0>
+            = "7776000", ngit;
+        /// Keep all deletion requests, and let them delete and refuse nothing: for archives. Bans
+        /// still act.
+        deletion_request_disrespector: bool = "false", ngit;
     }
 
     "Limits" in limits: Limits {

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use grip_git::{ContributorQuotas, Quota};
-use grip_grasp::{ArchiveMode, Bounds, Keep, Policy, SyncDelays};
+use grip_grasp::{ArchiveMode, Bounds, Keep, Lifecycle, Policy, SyncDelays};
 use grip_relay::{HourlyBytes, Limits, Rate, Rates};
+use grip_store::Retention;
 use grip_types::{NetworkPrefixes, Service};
 use grip_web::{NodeInfo, WebLimits, WebSettings};
 
 use super::identity::Identity;
-use crate::config::{Settings, options::Timeouts};
+use crate::config::{
+    Settings,
+    options::{Deletion, Timeouts},
+};
 
 /// What admission reads.
 pub(super) fn policy(settings: &Settings, service: &Service, identity: &Identity) -> Policy {
@@ -24,6 +28,8 @@ pub(super) fn policy(settings: &Settings, service: &Service, identity: &Identity
         archive: settings.archive(),
         service_key: Some(identity.keys.public_key()),
         members: identity.members(),
+        blacklist_auto_restore: settings.acceptance.blacklist_auto_restore,
+        ignores_deletions: settings.deletion.deletion_request_disrespector,
         ..Policy::open(service.clone())
     }
 }
@@ -94,7 +100,8 @@ fn node(settings: &Settings, identity: &Identity) -> NodeInfo {
             Some(_) => "Only repositories that the operator chose".to_owned(),
             None => open.repo_acceptance_criteria.clone(),
         },
-        curation: curation.map(str::to_owned),
+        curation,
+        ignores_deletions: settings.deletion.deletion_request_disrespector,
         grasps: grasps(settings),
         ..open
     }
@@ -104,9 +111,9 @@ fn node(settings: &Settings, identity: &Identity) -> NodeInfo {
 const READ_ONLY: &str = "Only repositories that this read-only archive mirrors";
 
 /// What is chosen here beyond spam, in the words of other servers (G05-11).
-fn curation(settings: &Settings) -> Option<&'static str> {
+fn curation(settings: &Settings) -> Option<String> {
     let archive = settings.archive();
-    match archive.mode {
+    let chosen = match archive.mode {
         Some(ArchiveMode::All) if archive.read_only => {
             Some("Read-only sync of all repositories found on network")
         }
@@ -120,7 +127,11 @@ fn curation(settings: &Settings) -> Option<&'static str> {
             Some("Accepts only whitelisted repositories and maintainers that list this service")
         }
         _ => None,
-    }
+    };
+    let kept = settings.deletion.deletion_request_disrespector;
+    let kept = kept.then_some("Deletion requests are kept and delete nothing");
+    let said: Vec<&str> = chosen.into_iter().chain(kept).collect();
+    (!said.is_empty()).then(|| said.join(". "))
 }
 
 /// The numbers of the GRASP documents that are on.
@@ -157,6 +168,30 @@ pub(super) fn contributor_quotas(settings: &Settings) -> ContributorQuotas {
     }
 }
 
+/// How long what was taken back is remembered and kept.
+pub(crate) fn lifecycle(settings: &Settings) -> Lifecycle {
+    let seconds = Duration::from_secs;
+    let Deletion {
+        holding_retention_secs,
+        holding_cleanup_interval_secs,
+        deletion_request_retention_unused_served_secs: unused_served,
+        deletion_request_retention_unused_unserved_gating_additional_secs: unused_gating,
+        deletion_request_retention_used_served_after_last_used_secs: used_served,
+        deletion_request_retention_used_unserved_gating_additional_secs: used_gating,
+        deletion_request_disrespector: _,
+    } = settings.deletion;
+    Lifecycle {
+        retention: Retention {
+            unused_served: seconds(unused_served),
+            unused_gating: seconds(unused_gating),
+            used_served: seconds(used_served),
+            used_gating: seconds(used_gating),
+        },
+        holding: seconds(holding_retention_secs),
+        every: seconds(holding_cleanup_interval_secs),
+    }
+}
+
 /// How much waits for git data, and how long.
 pub(crate) fn bounds(settings: &Settings) -> Bounds {
     let (limits, timeouts) = (&settings.limits, &settings.timeouts);
@@ -187,7 +222,6 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
 pub(crate) fn keep(settings: &Settings) -> Keep {
     Keep {
         unreachable: settings.storage.keep_unreachable,
-        archived: settings.storage.keep_archived,
     }
 }
 

@@ -97,6 +97,7 @@ impl Components {
             policy,
             bounds: component_settings::bounds(settings),
             keep: component_settings::keep(settings),
+            lifecycle: component_settings::lifecycle(settings),
             sweep_every: settings.timeouts.purgatory_sweep_interval,
             group: back.clone(),
         })
@@ -313,6 +314,7 @@ pub(super) async fn open(
         let path = settings.relay_data_path().join("events");
         let options = grip_store::Options {
             map_bytes: usize::try_from(settings.storage.event_map_bytes).unwrap_or(usize::MAX),
+            ignores_deletions: settings.deletion.deletion_request_disrespector,
             ..grip_store::Options::default()
         };
         let store = EventStore::open(&path, options)

@@ -48,11 +48,38 @@ fn g01_55_only_the_authors_own_events_go() {
     assert_eq!((by_id.outcome, by_id.effects), (Outcome::Serve, vec![]));
     let by_address = view.take(&delete_address(&stranger, &owner, 30618, 500));
     assert_eq!(
-        refusal(&by_address).0,
-        Cause::Malformed,
+        (by_address.outcome, by_address.effects),
+        (Outcome::Serve, vec![]),
         "it names nothing of its author's"
     );
     assert_eq!(view.held.len(), 1);
+}
+
+#[test]
+fn g01_102_a_request_that_names_a_served_event_of_another_is_refused_as_a_whole() {
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    let served = state(&owner, &[(MAIN, oid(1))], 100);
+    view.serve(&served);
+    let stranger = Keys::generate();
+    let decision = view.ask(&delete_id(&stranger, &served.id));
+    let (cause, text) = refusal(&decision);
+    assert_eq!(cause, Cause::Malformed);
+    assert!(
+        text.contains("cannot delete event authored by another pubkey"),
+        "{text}"
+    );
+}
+
+#[test]
+fn g01_102_more_than_2048_targets_are_refused() {
+    let (view, keys) = (FakeView::new(), Keys::generate());
+    let ids: Vec<String> = (0..2_049).map(|n| format!("{n:064x}")).collect();
+    let tags: Vec<[&str; 2]> = ids.iter().map(|id| ["e", id.as_str()]).collect();
+    let tags: Vec<&[&str]> = tags.iter().map(|tag| &tag[..]).collect();
+    let request = |count: usize| sign(&keys, kinds::DELETION, &tags[..count], 100);
+    assert_eq!(view.outcome(&request(2_048)), Outcome::Serve);
+    assert_eq!(view.cause(&request(2_049)), Cause::Malformed);
 }
 
 #[test]
@@ -68,13 +95,11 @@ fn g01_55_an_address_covers_versions_up_to_the_time_of_the_request() {
 }
 
 #[test]
-fn g01_55_a_request_that_names_nothing_is_invalid_and_one_for_unknown_events_is_kept() {
+fn g01_102_a_request_that_names_nothing_or_unknown_events_is_kept() {
     let mut view = FakeView::new();
     let keys = Keys::generate();
-    assert_eq!(
-        view.cause(&sign(&keys, kinds::DELETION, &[], 100)),
-        Cause::Malformed
-    );
+    let empty = sign(&keys, kinds::DELETION, &[], 100);
+    assert_eq!(view.taken(&empty), Outcome::Serve);
     let note = sign(&keys, Kind::Custom(1), &[], 100);
     assert_eq!(view.taken(&delete_id(&keys, &note.id)), Outcome::Serve);
     assert_eq!(view.cause(&note), Cause::Deleted);
@@ -171,7 +196,7 @@ fn g01_57_a_served_pull_request_loses_its_ref() {
 }
 
 #[test]
-fn g01_57_a_served_announcement_takes_its_repository_into_the_archive() {
+fn g01_106_a_served_announcement_leaves_its_repository_no_grace() {
     let mut view = FakeView::new();
     let owner = view.hosting(&[]);
     let other = view.hosting(&[]);
@@ -179,7 +204,7 @@ fn g01_57_a_served_announcement_takes_its_repository_into_the_archive() {
     assert_eq!(
         decision.effects,
         [
-            Effect::Archive(addr(&owner)),
+            Effect::EndGrace(addr(&owner)),
             Effect::Reexamine(identifier())
         ]
     );

@@ -1,0 +1,128 @@
+//! Kind 62: requests to vanish (NIP-62, G01-117 … G01-120).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use grip_nostr::{Event, EventId, kinds};
+use grip_purgatory::Waiting;
+use grip_relay::{Answer, answer_to_put};
+use grip_store::{Put, Vanished};
+use grip_types::{EventSource, Identifier};
+
+use crate::{
+    admission::{Outcome, ViewError},
+    agreement::announced,
+    error::GraspError,
+    grasp::{Core, now},
+};
+
+impl Core {
+    pub(super) async fn process_vanish(
+        self: &Arc<Self>,
+        event: &Event,
+        source: EventSource,
+    ) -> Result<Answer, GraspError> {
+        let decision = self.decide(event, source).await?;
+        let answer = self.answer(event, &decision);
+        if decision.outcome != Outcome::Serve {
+            return Ok(answer);
+        }
+        if let Some(refused) = self.beyond_key_quota(event).await? {
+            return Ok(refused);
+        }
+        let acts = self.policy.load().is_vanish(event);
+        // Stored first: whatever a crash leaves undone, the start does because of it.
+        let puts = if acts {
+            self.commit.vanish(event.clone()).await?
+        } else {
+            self.commit.events(vec![event.clone()]).await?
+        };
+        if !matches!(puts[0], Put::Stored { .. } | Put::Duplicate) {
+            return Ok(answer_to_put(&puts[0], false));
+        }
+        if acts {
+            let vanished = Vanished {
+                author: event.pubkey,
+                until: event.created_at,
+                request: event.id,
+            };
+            self.vanish(vanished).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Takes out what is left of all keys that have asked to vanish.
+    pub(crate) async fn vanish_all(self: &Arc<Self>) -> Result<(), GraspError> {
+        if self.policy.load().ignores_deletions {
+            return Ok(());
+        }
+        let look = |core: &Self| {
+            let events = core.store.read().map_err(ViewError::new)?;
+            events.vanished().map_err(ViewError::new)
+        };
+        for vanished in self.blocking("grasp.look", look).await?? {
+            self.vanish(vanished).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes out what a key made up to its request, in relay and git, and keeps nothing of it: not in
+    /// holding, not in the archive (G01-120). Doing it again is no harm.
+    async fn vanish(self: &Arc<Self>, vanished: Vanished) -> Result<(), GraspError> {
+        let Vanished {
+            author,
+            until,
+            request,
+        } = vanished;
+        let mut ended = self.drop_held(&vanished).await?;
+        loop {
+            let goes = |kind| !kinds::is_request(kind);
+            let look = move |core: &Self| core.events_of(&author, Some(until), goes);
+            let events = self.blocking("grasp.look", look).await??;
+            if events.is_empty() {
+                break;
+            }
+            ended += events.len();
+            for addr in events.iter().filter_map(announced) {
+                let look = move |core: &Self| core.hanging_on(&addr);
+                let hanging = self.blocking("grasp.look", look).await??;
+                self.end_served(hanging).await?;
+            }
+            self.end_served(events).await?;
+        }
+        self.commit.forget_author(author, until).await?;
+        self.holding.remove_author(&author).await?;
+        ended += self
+            .destroy_archives(move |it| it.repo.owner == author)
+            .await?;
+        if ended > 0 {
+            tracing::info!(%author, %request, ended, "a key has vanished");
+            self.used_requests.note(request);
+        }
+        Ok(())
+    }
+
+    /// Drops what waits, or is wanted, of a key that vanishes.
+    async fn drop_held(self: &Arc<Self>, vanished: &Vanished) -> Result<usize, GraspError> {
+        let held: Vec<(EventId, Vec<Identifier>)> = {
+            let purgatory = self.purgatory.lock();
+            let goes = |waiting: &Waiting<'_>| {
+                let held = waiting.held();
+                held.author() == vanished.author && held.event.created_at() <= vanished.until
+            };
+            let held = purgatory.waiting().filter(goes);
+            held.map(|it| (it.held().id(), it.identifiers().to_vec()))
+                .collect()
+        };
+        let (count, mut concerned) = (held.len(), BTreeSet::new());
+        for (id, identifiers) in held {
+            let _turns = self.turns(identifiers.clone()).await?;
+            self.held(|purgatory| ((), purgatory.drop_event(&id, now())))
+                .await?;
+            concerned.extend(identifiers);
+        }
+        for identifier in &concerned {
+            self.settle_in_turn(identifier).await;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,152 @@
+//! `gripfast holding ls|restore|purge`: what was taken out of service and is kept.
+
+use anyhow::{Context as _, bail};
+use grip_web::api_types::{HeldBackFacts, HeldBackList};
+use reqwest::Method;
+
+use crate::{
+    cli::{HeldRepository, HoldingAction, NodeRequest},
+    commands::{
+        client::Node,
+        table::{Table, counted},
+        when::Now,
+    },
+};
+
+const PATH: [&str; 3] = ["api", "v1", "holding"];
+
+/// Lists what is kept, brings it back, or destroys it.
+pub(crate) fn run(request: &NodeRequest, action: HoldingAction) -> anyhow::Result<()> {
+    let node = Node::new(request)?;
+    match action {
+        HoldingAction::Ls => {
+            let text = node.change(Method::POST, &PATH, &[])?;
+            if request.json {
+                anstream::println!("{text}");
+            } else {
+                anstream::print!("{}", render(&parse(&text)?, Now::new()));
+            }
+            Ok(())
+        }
+        HoldingAction::Restore(HeldRepository { name }) => {
+            let (npub, identifier) = split(&name)?;
+            let path = [&PATH[..], &[npub, identifier, "restore"]].concat();
+            let answer = node.change(Method::POST, &path, &[])?;
+            say(request, &answer, |done| {
+                let events = counted(done["restored"].as_u64().unwrap_or_default(), "event");
+                format!("brought back {events} of {name}")
+            })
+        }
+        HoldingAction::Purge { repository, yes } => purge(&node, request, &repository.name, yes),
+    }
+}
+
+fn purge(node: &Node<'_>, request: &NodeRequest, name: &str, yes: bool) -> anyhow::Result<()> {
+    let (npub, identifier) = split(name)?;
+    if yes {
+        let path = [&PATH[..], &[npub, identifier]].concat();
+        let answer = node.change(Method::DELETE, &path, &[])?;
+        return say(request, &answer, |done| {
+            let count = |what: &str| done[what].as_u64().unwrap_or_default();
+            format!(
+                "destroyed {} and {} of {name}",
+                counted(count("events"), "event"),
+                counted(count("archives"), "archive")
+            )
+        });
+    }
+    let listed = parse(&node.change(Method::POST, &PATH, &[])?)?;
+    let of_it = listed.held.into_iter();
+    let held: Vec<HeldBackFacts> = of_it
+        .filter(|it| it.repository.as_deref() == Some(name))
+        .collect();
+    if held.is_empty() {
+        bail!("nothing is kept of {name}; `gripfast holding ls` lists what is");
+    }
+    let (events, archives) = held
+        .iter()
+        .fold((0, 0), |(e, a), it| (e + it.events, a + it.archives));
+    if request.json {
+        let plan = serde_json::json!({ "events": events, "archives": archives, "dry_run": true });
+        anstream::println!("{plan}");
+    } else {
+        let (events, archives) = (counted(events, "event"), counted(archives, "archive"));
+        anstream::println!(
+            "{events} and {archives} of {name} would be destroyed; --yes destroys them"
+        );
+    }
+    Ok(())
+}
+
+fn parse(text: &str) -> anyhow::Result<HeldBackList> {
+    serde_json::from_str(text).context("the answer cannot be read")
+}
+
+fn say(
+    request: &NodeRequest,
+    answer: &str,
+    text: impl FnOnce(&serde_json::Value) -> String,
+) -> anyhow::Result<()> {
+    if request.json {
+        anstream::println!("{answer}");
+        return Ok(());
+    }
+    let done = serde_json::from_str(answer).context("the answer cannot be read")?;
+    anstream::println!("{}", text(&done));
+    Ok(())
+}
+
+/// The owner and the identifier of a repository.
+fn split(name: &str) -> anyhow::Result<(&str, &str)> {
+    let split = name.split_once('/');
+    let split =
+        split.filter(|(npub, identifier)| npub.starts_with("npub1") && !identifier.is_empty());
+    split.with_context(|| format!("`{name}` is no repository: write npub1…/identifier"))
+}
+
+fn render(list: &HeldBackList, now: Now) -> String {
+    if list.held.is_empty() {
+        return "nothing is kept\n".to_owned();
+    }
+    let mut table = Table::new(["repository", "reason", "events", "archives", "until"], 0);
+    for facts in &list.held {
+        let repository = facts.repository.as_deref().unwrap_or("-");
+        let until = now.seconds(facts.until);
+        table.row([
+            &repository,
+            &facts.reason,
+            &facts.events,
+            &facts.archives,
+            &until,
+        ]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_names_repository_reason_and_end() {
+        let list = HeldBackList {
+            held: vec![HeldBackFacts {
+                repository: Some("npub1x/boats".into()),
+                reason: "nip09".into(),
+                events: 3,
+                archives: 1,
+                until: 90 * 24 * 3600,
+            }],
+        };
+        let text = render(&list, Now::at(0));
+        assert!(
+            text.contains("npub1x/boats") && text.contains("nip09"),
+            "{text}"
+        );
+        assert_eq!(
+            render(&HeldBackList::default(), Now::at(0)),
+            "nothing is kept\n"
+        );
+        assert!(split("boats").is_err() && split("npub1x/boats").is_ok());
+    }
+}
