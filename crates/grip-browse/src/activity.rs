@@ -1,4 +1,4 @@
-//! What people did lately in the repositories that are served.
+//! Latest deeds of people in the repositories that are served.
 
 use std::collections::HashMap;
 
