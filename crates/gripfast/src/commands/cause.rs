@@ -30,11 +30,12 @@ impl Cause {
             }
             if let Some(error) = error.downcast_ref::<io::Error>() {
                 // What rustls says is wrapped in one, and is no source of it.
-                let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-                if let Some(error) = inner {
+                if let Some(error) = tls_error(error) {
                     return Self::of_tls(error);
                 }
                 match error.kind() {
+                    // Whoever listens there does not know what a handshake is.
+                    _ if error.to_string().contains("tls handshake") => return Self::Tls,
                     io::ErrorKind::ConnectionRefused => return Self::Refused,
                     io::ErrorKind::TimedOut => return Self::TimedOut,
                     io::ErrorKind::ConnectionReset
@@ -80,6 +81,13 @@ impl Cause {
     }
 }
 
+/// What rustls says, however often it was wrapped on its way.
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    let inner = error.get_ref()?;
+    let own = inner.downcast_ref::<rustls::Error>();
+    own.or_else(|| tls_error(inner.downcast_ref::<io::Error>()?))
+}
+
 /// The cause in one sentence, with the library's last word where we have none.
 pub(crate) fn in_words(error: &(dyn Error + 'static)) -> String {
     let cause = Cause::of(error);
@@ -107,6 +115,8 @@ mod tests {
         let name =
             io::Error::other("failed to lookup address information: Name or service not known");
         assert_eq!(Cause::of(&name), Cause::Name);
+        let twice = io::Error::other(io::Error::other(rustls::Error::DecryptError));
+        assert_eq!(Cause::of(&twice), Cause::Tls);
         let other = io::Error::other("out of luck");
         assert_eq!(in_words(&other), "the request failed: out of luck");
     }
