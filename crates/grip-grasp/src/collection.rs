@@ -11,11 +11,12 @@ use std::{
 };
 
 use grip_git::{Collected, GarbageRemoval, RepackError};
-use grip_nostr::{PullRequest, State};
+use grip_nostr::{Event, PullRequest, State, address_of};
+use grip_store::EventView as _;
 use grip_types::{Identifier, Oid};
 use parking_lot::Mutex;
 
-use crate::{Grasp, error::GraspError, grasp::Core};
+use crate::{Grasp, admission::ViewError, error::GraspError, grasp::Core};
 
 /// Identifiers looked at in one round.
 const PER_ROUND: usize = 16;
@@ -217,7 +218,7 @@ impl Core {
     fn replaced_states(&self, served: &[Event]) -> Result<Vec<Event>, ViewError> {
         let view = self.store.read().map_err(ViewError::new)?;
         let mut replaced = Vec::new();
-        for state in served.iter().filter_map(Address::of) {
+        for state in served.iter().filter_map(address_of) {
             replaced.extend(view.history(&state).map_err(ViewError::new)?);
         }
         Ok(replaced)

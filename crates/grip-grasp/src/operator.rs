@@ -351,7 +351,7 @@ impl Core {
                 removed.waiting = self.drop_waiting_of(author).await?;
                 loop {
                     let author = *author;
-                    let look = move |core: &Self| core.events_of(&author);
+                    let look = move |core: &Self| core.events_of(&author, None, |_| true);
                     let mut events = self.blocking("grasp.look", look).await??;
                     if events.is_empty() {
                         break;

@@ -130,7 +130,7 @@ impl Policy {
     }
 
     /// The names under which repositories are here.
-    fn names(&self) -> impl Iterator<Item = &Service> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Service> {
         std::iter::once(&self.service).chain(&self.former)
     }
 

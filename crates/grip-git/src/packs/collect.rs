@@ -30,7 +30,7 @@ use grip_types::{Identifier, Oid};
 use super::{
     Marked, Packs, QuarantinedPack, RepackError, pack_dir,
     remove::remove_pack,
-    repack::{PackFile, PackList, blocking, complaint},
+    repack::{PackFile, PackList, blocking, complaint, graph_file},
 };
 use crate::disk;
 
@@ -377,6 +377,10 @@ pub(super) fn finish(store: &Path) -> io::Result<()> {
 fn remove_packs<'a>(dir: &Path, names: impl Iterator<Item = &'a str>) -> io::Result<()> {
     // An index over packs that are gone would lead nowhere.
     disk::remove_files(dir, |name| name.starts_with("multi-pack-index"))?;
+    // And so would a graph of commits that are gone; the next repack writes one.
+    if let Some(objects) = dir.parent() {
+        disk::remove_file(&graph_file(objects))?;
+    }
     for name in names {
         remove_pack(dir, name)?;
         fault::point("git.collect.removed");

@@ -6,12 +6,11 @@ use std::{
     collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use grip_types::{Identifier, Oid, RepoAddr};
+use grip_types::{Identifier, RepoAddr};
 
-use crate::{disk, layout, refs};
+use crate::{disk, layout};
 
 use super::{Inner, RepoError, Repositories, unreachable_objects, unreachable_repo};
 

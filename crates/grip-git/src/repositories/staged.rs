@@ -360,7 +360,7 @@ impl Inner {
                 match self.load(&repo) {
                     Ok(refs) => self.remove_if_idle(&repo, &refs),
                     Err(error) => {
-                        tracing::warn!(%repo, %error, "failed to read refs; left as it is")
+                        tracing::warn!(%repo, %error, "failed to read refs; left as it is");
                     }
                 }
             }

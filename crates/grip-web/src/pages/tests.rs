@@ -33,7 +33,6 @@ fn home(lines: Vec<RepositoryLine>) -> Home {
         grasps: "GRASP-01".into(),
         criteria: "None".into(),
         curation: None,
-        is_private: false,
     }
 }
 

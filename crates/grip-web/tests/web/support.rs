@@ -101,6 +101,8 @@ impl Node {
             policy: Arc::new(ArcSwap::from_pointee(Policy::open(service.clone()))),
             group: group.child("grasp"),
             bounds: Default::default(),
+            keep: Default::default(),
+            lifecycle: Default::default(),
             sweep_every: Duration::from_secs(60),
         })
         .await?;

@@ -187,6 +187,8 @@ impl Target {
             repositories: repositories.clone(),
             policy: Arc::new(ArcSwap::from_pointee(policy)),
             bounds: component_settings::bounds(settings),
+            keep: component_settings::keep(settings),
+            lifecycle: component_settings::lifecycle(settings),
             sweep_every: settings.timeouts.purgatory_sweep_interval,
             group: group.child("grasp"),
         })
