@@ -270,8 +270,7 @@ async fn frames_that_are_half_there_take_no_more_than_the_share_of_their_network
             .lines()
             .find_map(|line| line.strip_prefix("ngit_websocket_connections_active "));
         let open: f64 = open.unwrap_or("0").parse()?;
-        ensure!(open < 20.0, "{open} connections");
-        Ok(())
+        Ok((open < 20.0).then_some(()))
     })
     .await?;
     drop(held);
