@@ -556,7 +556,10 @@ mod tests {
         let full = put(&other, "3", 81, Some("y")).unwrap_err();
         assert!(matches!(full.budget, StagingBudget::Key(_)));
         assert_eq!(staged.room(&other, Some("y"), &SMALL), Ok(80));
-        assert_eq!(staged.contributors(&a.identifier), [contributor.clone()]);
+        assert_eq!(
+            staged.contributors(&a.identifier),
+            std::slice::from_ref(&contributor)
+        );
         for (repo, pack) in [(&a, "0"), (&contributor, "1"), (&other, "2")] {
             staged.remove(repo, pack);
         }

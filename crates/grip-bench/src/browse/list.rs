@@ -11,6 +11,9 @@ use crate::{
     report::{Table, percentile},
 };
 
+/// The path of the nth request, among so many pages.
+type Form = fn(usize, usize) -> String;
+
 /// Repositories of one owner.
 const PER_OWNER: usize = 100;
 
@@ -22,7 +25,7 @@ pub(super) async fn measure(binary: &Path, count: usize, table: &mut Table) -> R
     let node = Node::start_with(binary, &[SETTINGS, &more].concat()).await?;
     publish(&node, count).await?;
     let pages = count.div_ceil(30);
-    let forms: [(&str, fn(usize, usize) -> String); 4] = [
+    let forms: [(&str, Form); 4] = [
         ("home page", |_, _| "/".to_owned()),
         ("page of the list", |n, pages| {
             format!("/repositories?page={}", n % pages + 1)

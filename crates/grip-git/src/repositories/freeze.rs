@@ -196,9 +196,9 @@ mod tests {
         let before = fs::read(&head).unwrap();
         disk::replace(&dir.path().join(repo.path()).join("HEAD"), b"other").unwrap();
         assert_eq!(fs::read(&head).unwrap(), before);
-        let kept = frozen.git.join(".objects/tides.git/objects/pack");
-        assert_eq!(fs::read(kept.join("pack-1.pack")).unwrap(), b"one");
-        assert!(!kept.join("multi-pack-index").exists());
+        let packs = frozen.git.join(".objects/tides.git/objects/pack");
+        assert_eq!(fs::read(packs.join("pack-1.pack")).unwrap(), b"one");
+        assert!(!packs.join("multi-pack-index").exists());
         assert!(frozen.git.join(repo.path()).join("refs").is_dir());
         // The next one knows nothing of the last, and neither does the next start.
         let again = repositories.freeze(&kept).unwrap();

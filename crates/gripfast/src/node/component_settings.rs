@@ -80,7 +80,6 @@ fn timeouts(timeouts: &Timeouts) -> grip_web::Timeouts {
 }
 
 fn node(settings: &Settings, identity: &Identity) -> NodeInfo {
-    let open = NodeInfo::default();
     let curation = curation(settings);
     let own_key = identity.keys.public_key();
     let is_private = settings.acceptance.private_mode;
@@ -98,12 +97,11 @@ fn node(settings: &Settings, identity: &Identity) -> NodeInfo {
             }
             Some(_) if settings.archive().read_only => READ_ONLY.to_owned(),
             Some(_) => "Only repositories that the operator chose".to_owned(),
-            None => open.repo_acceptance_criteria.clone(),
+            None => NodeInfo::default().repo_acceptance_criteria,
         },
         curation,
         ignores_deletions: settings.deletion.deletion_request_disrespector,
         grasps: grasps(settings),
-        ..open
     }
 }
 

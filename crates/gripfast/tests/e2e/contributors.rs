@@ -153,7 +153,8 @@ async fn pushes_and_deletions_at_the_same_time_lose_nothing() -> Result<()> {
         let pushes =
             futures_util::future::try_join_all(events.iter().map(|event| it.push_ok(&node, event)));
         let (pushed, deleted) = tokio::join!(pushes, relay.publish_ok(&deletion));
-        (pushed?, deleted?);
+        pushed?;
+        deleted?;
         let names = it.names(&node).await?;
         for event in &events {
             ensure!(names.contains(&name_of(&event.id)), "{names:?}");

@@ -34,12 +34,11 @@ impl Source for Fixed {
     }
 }
 
+/// A host that was asked, for which objects, and whether in silence.
+type Asked = (String, Vec<String>, bool);
+
 /// What git hears, and which hosts were asked for what, when only those of `good` have it.
-fn answers(
-    source: &Fixed,
-    commands: &str,
-    good: &str,
-) -> (anyhow::Result<String>, Vec<(String, Vec<String>, bool)>) {
+fn answers(source: &Fixed, commands: &str, good: &str) -> (anyhow::Result<String>, Vec<Asked>) {
     let asked = RefCell::new(Vec::new());
     let mut answers = Vec::new();
     let fetch = |url: &Url, oids: &[Oid], is_quiet| {
