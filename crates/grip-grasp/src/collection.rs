@@ -219,7 +219,16 @@ impl Core {
         let view = self.store.read().map_err(ViewError::new)?;
         let mut replaced = Vec::new();
         for state in served.iter().filter_map(address_of) {
-            replaced.extend(view.history(&state).map_err(ViewError::new)?);
+            for version in view.history(&state).map_err(ViewError::new)? {
+                // Nobody returns to what was deleted.
+                if view
+                    .deletion_of(&version)
+                    .map_err(ViewError::new)?
+                    .is_none()
+                {
+                    replaced.push(version);
+                }
+            }
         }
         Ok(replaced)
     }

@@ -127,7 +127,11 @@ impl Core {
             .filter(|addr| policy.bans(addr))
             .collect::<Vec<RepoAddr>>()
         {
-            let reason = HoldingReason::Blacklist;
+            let reason = if policy.repository_blacklist.contains(&addr) {
+                HoldingReason::Blacklist
+            } else {
+                HoldingReason::Banned
+            };
             tracing::info!(repository = %addr, %reason, "repository is not taken any more");
             let look = {
                 let addr = addr.clone();

@@ -52,7 +52,7 @@ grip_db::statements! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoldingReason {
     Deleted,
-    /// All events of its author.
+    /// All events of its author, or the repository by an order.
     Banned,
     /// Its repository.
     Blacklist,

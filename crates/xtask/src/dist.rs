@@ -1,4 +1,4 @@
-//! What is released: a stripped binary in an archive and in a Debian package.
+//! The release: a stripped binary in an archive and in a Debian package.
 
 use crate::run;
 

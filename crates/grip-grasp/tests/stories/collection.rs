@@ -18,7 +18,8 @@ async fn collect(scene: &Scene, days: u64) -> Collected {
     scene.node.grasp().collect(&identifier, in_days(days)).await
 }
 
-/// The owner's branch at its second commit, then moved back to the first by a state.
+/// The owner's branch at its second commit, then moved back to the first by a state, and the state
+/// between deleted, so that its author cannot return to it (G01-104).
 async fn moved_back() -> (Scene, String) {
     let scene = Scene::new().await;
     let (second, state) = scene.hold_next().await;
@@ -28,6 +29,9 @@ async fn moved_back() -> (Scene, String) {
     let back = scene.owner.state_at("x", &refs, None, later(20));
     assert!(scene.node.send(&back).await.accepted);
     assert_eq!(scene.main(), scene.tip);
+    assert_eq!(collect(&scene, 8).await, Collected::default());
+    let deletion = scene.owner.delete_events(&[state.id]);
+    assert!(scene.node.send(&deletion).await.accepted);
     (scene, second)
 }
 

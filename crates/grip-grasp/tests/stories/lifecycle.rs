@@ -1,4 +1,4 @@
-//! What is taken back: history, what hangs on a repository, holding and its end (G01-101 … G01-126).
+//! Events that are taken back: history, what hangs on a repository, holding and its end (G01-101 … G01-126).
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Who may move refs: leads, invitations and answers to them (G01-68 to G01-81).
+//! The right to move refs: leads, invitations and answers to them (G01-68 to G01-81).
 
 use grip_grasp::RepositoryStatus;
 use grip_nostr::MaintainerRule;

@@ -1,7 +1,7 @@
 //! Requests to vanish (NIP-62, G01-117 … G01-120).
 
 use grip_grasp::RepositoryStatus;
-use grip_nostr::{Event, Timestamp};
+use grip_nostr::{Event, MaintainerRule, Timestamp};
 use grip_testkit::Author;
 use grip_types::Origin;
 
@@ -16,6 +16,7 @@ async fn g01_118_all_of_a_key_goes_relay_and_git_and_nothing_is_kept() {
     let mut scene = Scene::new().await;
     let (second, third) = (Author::new(), Author::new());
     let node = &scene.node;
+    node.set_policy(|policy| policy.maintainer_rule = MaintainerRule::Legacy);
     // Somebody else's repository of the same name rests on the key's state.
     node.accepts(&announce(&second, "x", &[&scene.owner]), "")
         .await;

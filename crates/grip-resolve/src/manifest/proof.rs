@@ -6,13 +6,14 @@ use std::{
 };
 
 use grip_nostr::{
-    Announcement, Event, EventId, MaintainerRule, PublicKey, Timestamp, maintainer_set,
+    Announcement, Event, EventId, LinkKind, MaintainerRule, PublicKey, Timestamp, maintainer_set,
 };
 
 use super::{InvalidManifest, MAX_VIA};
 
-/// The announcements between the owner and `author`: the shortest way, and of several the one
-/// through the lowest keys. Empty where the owner is the author or lists him.
+/// The announcements by which `author` is a maintainer of the owner's repository: those of the leads
+/// that are pointed at, and of whoever accepted an invitation on the way (G01-72, G01-74); none that is
+/// not needed. Empty where the owner leads and is the author.
 ///
 /// Of several announcements of one key only the newest counts.
 pub(super) fn chain(
@@ -20,22 +21,53 @@ pub(super) fn chain(
     others: Vec<Announcement>,
     author: &PublicKey,
 ) -> Result<Vec<Announcement>, InvalidManifest> {
-    let mut by_author = newest_by_author(others);
-    by_author.remove(&owner.owner());
-    let way = shortest_way(owner, &by_author, author).ok_or(InvalidManifest::NotAMaintainer)?;
-    let taken = way.iter().filter_map(|key| by_author.remove(key));
-    let via: Vec<Announcement> = taken.collect();
-    let mut proof: BTreeMap<PublicKey, &Announcement> =
-        via.iter().map(|via| (via.owner(), via)).collect();
-    proof.insert(owner.owner(), owner);
-    // The same bounds as in the authorisation of pushes.
-    let set = maintainer_set(MaintainerRule::Legacy, &owner.owner(), |key| {
-        proof.get(key).copied()
-    });
-    let is_shown = set.contains(author) && via.len() <= MAX_VIA;
-    is_shown
+    let mut known = newest_by_author(others);
+    known.remove(&owner.owner());
+    let joined = |keys: &BTreeSet<PublicKey>| joined(owner, &known, keys, author);
+    let all = known.keys().copied().collect();
+    let everybody = joined(&all).ok_or(InvalidManifest::NotAMaintainer)?;
+    let mut needed: BTreeSet<PublicKey> = everybody.iter().copied().collect();
+    // Who joined last goes first, so that the shortest way stays.
+    for key in everybody.iter().rev() {
+        needed.remove(key);
+        if joined(&needed).is_none() {
+            needed.insert(*key);
+        }
+    }
+    // In the order that follows from what is left alone: whoever reads it finds the same.
+    let order = joined(&needed).unwrap_or_default();
+    let via: Vec<Announcement> = order.iter().filter_map(|key| known.remove(key)).collect();
+    (via.len() <= MAX_VIA)
         .then_some(via)
         .ok_or(InvalidManifest::NotAMaintainer)
+}
+
+/// The leads and maintainers of the owner's repository in the order in which they are found, where
+/// only announcements of `keys` count beside the owner's; none if `author` is no maintainer by them.
+fn joined(
+    owner: &Announcement,
+    known: &BTreeMap<PublicKey, Announcement>,
+    keys: &BTreeSet<PublicKey>,
+    author: &PublicKey,
+) -> Option<Vec<PublicKey>> {
+    let newest = |key: &PublicKey| {
+        if *key == owner.owner() {
+            Some(owner)
+        } else {
+            known.get(key).filter(|_| keys.contains(key))
+        }
+    };
+    // The rule and the bounds of the authorisation of pushes.
+    let set = maintainer_set(MaintainerRule::Reciprocal, &owner.owner(), newest);
+    let links = set.links().iter();
+    let links = links.filter(|link| matches!(link.kind, LinkKind::Leads | LinkKind::Accepted));
+    let mut found: Vec<PublicKey> = Vec::new();
+    for link in links {
+        if keys.contains(&link.key) && !found.contains(&link.key) {
+            found.push(link.key);
+        }
+    }
+    set.contains(author).then_some(found)
 }
 
 /// The order of versions of one event, the newest last: NIP-01's, and of one event that was signed
@@ -56,40 +88,4 @@ pub(super) fn newest_by_author(
         }
     }
     newest
-}
-
-/// The keys between the owner and `author`, without either.
-fn shortest_way(
-    owner: &Announcement,
-    by_author: &BTreeMap<PublicKey, Announcement>,
-    author: &PublicKey,
-) -> Option<Vec<PublicKey>> {
-    if owner.owner() == *author {
-        return Some(Vec::new());
-    }
-    let mut seen = BTreeSet::from([owner.owner()]);
-    // Ways by length; those of one length in the order of their keys.
-    let mut ways: Vec<(Vec<PublicKey>, &Announcement)> = vec![(Vec::new(), owner)];
-    while !ways.is_empty() {
-        let found = ways
-            .iter()
-            .find(|(_, last)| last.maintainers.contains(author));
-        if let Some((way, _)) = found {
-            return Some(way.clone());
-        }
-        let mut longer = Vec::new();
-        for (way, last) in &ways {
-            let listed: BTreeSet<&PublicKey> = last.maintainers.iter().collect();
-            for key in listed {
-                let Some(announcement) = by_author.get(key) else {
-                    continue;
-                };
-                if seen.insert(*key) {
-                    longer.push(([way.as_slice(), &[*key]].concat(), announcement));
-                }
-            }
-        }
-        ways = longer;
-    }
-    None
 }

@@ -74,34 +74,47 @@ fn the_urls_are_those_of_the_announcement_in_one_order() {
     );
 }
 
+/// G01-74
 #[test]
-fn a_maintainer_of_a_maintainer_is_shown_by_the_announcement_between() {
+fn a_maintainer_is_shown_by_the_announcements_by_which_both_sides_agree() {
     let [owner, b, c, d] = [(); 4].map(|()| Author::new());
-    let between = listing(&b, &[&c], 2);
+    let between = listing(&b, &[&owner, &c], 2);
+    let answer = listing(&c, &[&b], 2);
     let needless = listing(&d, &[&c], 2);
     let made = Manifest::make(
         listing(&owner, &[&b], 1),
-        vec![needless.clone(), between.clone(), listing(&b, &[], 1)],
+        vec![
+            needless.clone(),
+            answer.clone(),
+            between.clone(),
+            listing(&b, &[], 1),
+        ],
         Some(state(&c, 3)),
     );
     let made = made.unwrap();
     let via: Vec<_> = made.via().iter().map(|via| via.event.id).collect();
-    assert_eq!(via, [between.id]);
+    assert_eq!(via, [between.id, answer.id]);
     assert_eq!(Manifest::decode(made.bytes()), Ok(made.clone()));
 
-    let without = Manifest::make(
-        listing(&owner, &[&b], 1),
-        vec![needless],
-        Some(state(&c, 3)),
-    );
-    assert_eq!(without, Err(InvalidManifest::NotAMaintainer));
+    for without in [
+        vec![needless.clone(), answer.clone()],
+        vec![between.clone()],
+    ] {
+        let lists = listing(&owner, &[&b], 1);
+        let made = Manifest::make(lists, without, Some(state(&c, 3)));
+        assert_eq!(made, Err(InvalidManifest::NotAMaintainer));
+    }
+    // Who is invited and has not answered moves nothing.
+    let invited = Manifest::make(listing(&owner, &[&c], 1), vec![], Some(state(&c, 3)));
+    assert_eq!(invited, Err(InvalidManifest::NotAMaintainer));
     // What is not needed is not let in either.
     let direct = listing(&owner, &[&b, &c], 1);
+    let answer = listing(&c, &[&owner], 2);
     let wire = serde_json::json!([
         "gripfast-manifest",
         1,
         direct,
-        [between],
+        [between, answer],
         state(&c, 3),
         made.urls()
     ]);
@@ -211,7 +224,7 @@ fn sample() -> Manifest {
     let announcement = announcement(&owner, vec![strange, list], 1);
     Manifest::make(
         announcement,
-        vec![listing(&b, &[&c], 2)],
+        vec![listing(&b, &[&owner, &c], 2), listing(&c, &[&b], 2)],
         Some(state(&c, 3)),
     )
     .unwrap()

@@ -1,5 +1,5 @@
-//! What was taken out of service and is kept, and the orders to bring it back or to destroy it. For the
-//! operator alone: nobody else sees that it was ever here.
+//! Events and repositories that were taken out of service and are kept, and the orders to bring them back
+//! or to destroy them. For the operator alone: nobody else sees that they were ever here.
 
 use grip_grasp::LookError;
 use grip_types::{Identifier, RepoAddr};

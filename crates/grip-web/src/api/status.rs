@@ -1,4 +1,4 @@
-//! How the node is at present: what is served, waits and fails, and how full it is.
+//! The condition of the node: what is served, waits and fails, and how full it is.
 
 use grip_git::Disk;
 use http::StatusCode;

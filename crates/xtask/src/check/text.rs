@@ -99,7 +99,7 @@ pub(super) fn check(_: &Metadata) -> anyhow::Result<String> {
     let listed = run::output(run::command("git").args(["ls-files", "-z", "--cached"]))?;
     let mut wrong = Vec::new();
     let mut count = 0;
-    let (mut functions, mut named) = (BTreeSet::new(), Vec::new());
+    let (mut declared, mut named) = (BTreeSet::new(), Vec::new());
     for name in listed.split('\0').filter(|name| is_text(name)) {
         // A file that is listed and gone is about to be removed.
         let Ok(text) = fs::read_to_string(run::root().join(name)) else {
@@ -126,10 +126,15 @@ pub(super) fn check(_: &Metadata) -> anyhow::Result<String> {
             wrong.extend(gone.map(|path| format!("{name}: there is no file {path}")));
             named.extend(named_tests(&text).map(|test| (name, test.to_owned())));
         } else if name.ends_with(".rs") {
-            functions.extend(text.split("fn ").skip(1).filter_map(identifier));
+            declared.extend(text.split("fn ").skip(1).filter_map(identifier));
+            // Settings may have names as long as those of tests.
+            if name.ends_with("config/options.rs") {
+                let fields = text.lines().filter_map(|line| line.trim().split_once(':'));
+                declared.extend(fields.map(|(field, _)| field.to_owned()));
+            }
         }
     }
-    let gone = named.iter().filter(|(_, test)| !functions.contains(test));
+    let gone = named.iter().filter(|(_, test)| !declared.contains(test));
     wrong.extend(gone.map(|(name, test)| format!("{name}: there is no test {test}")));
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));

@@ -98,12 +98,7 @@ fn user_lists_images_and_runs_are_taken_by_relation() {
 fn events_of_the_service_itself_need_no_relation() {
     let mut view = FakeView::new();
     let own = Keys::generate();
-    let event = sign(
-        &own,
-        Kind::Custom(10_002),
-        &[&["r", "wss://x.example"]],
-        100,
-    );
+    let event = sign(&own, NOTE, &[], 100);
     assert_eq!(view.cause(&event), Cause::Unrelated);
     view.policy.service_key = Some(own.public_key());
     view.policy.event_blacklist.insert(own.public_key());

@@ -20,8 +20,8 @@ impl World {
     }
 
     fn list(&self, author: usize, bits: u8, seconds: u64) -> Event {
-        let listed = (1..4)
-            .filter(|i| bits & (1 << i) != 0)
+        let listed = (0..4)
+            .filter(|i| *i != author && bits & (1 << i) != 0)
             .map(|i| &self.people[i]);
         listing(&self.people[author], &listed.collect::<Vec<_>>(), seconds)
     }
@@ -30,7 +30,10 @@ impl World {
     fn manifest(&self, draw: &Draw) -> Manifest {
         let (owner_lists, when, second_lists, second_when, author, signed) = *draw;
         let announcement = self.list(0, owner_lists, when);
-        let others = vec![self.list(1, second_lists, second_when)];
+        // The others answer everybody, once and for all.
+        let answers = [2, 3].map(|author| self.list(author, 15, 0));
+        let others = [self.list(1, second_lists, second_when)];
+        let others: Vec<Event> = others.into_iter().chain(answers).collect();
         let state = author.map(|author| state(&self.people[author], signed));
         Manifest::make(announcement.clone(), others, state)
             .unwrap_or_else(|_| Manifest::make(announcement, vec![], None).unwrap())
@@ -49,7 +52,7 @@ fn peaceful() -> impl Strategy<Value = Draw> {
         Just(15_u8),
         0..4_u64,
         Just(15_u8),
-        0..3_u64,
+        Just(0),
         author,
         0..6_u64,
     )
@@ -113,11 +116,14 @@ proptest! {
             let (part, joint) = (&part.announcement().event, &joint.announcement().event);
             prop_assert!(part.id == joint.id || grip_nostr::supersedes(joint, part));
         }
-        // Of the states whose authors the newest announcement lists itself, none is newer.
+        // Of the owner's states, and of those who answered and are listed by the newest announcement
+        // itself, none is newer.
         let listed = &joint.announcement().maintainers;
+        let answered = [2, 3].map(|i: usize| world.people[i].pubkey());
         let owner = joint.announcement().owner();
         let fit = |m: &&Manifest| m.state().is_some_and(|s| {
-            s.event.pubkey == owner || listed.contains(&s.event.pubkey)
+            let author = &s.event.pubkey;
+            *author == owner || (listed.contains(author) && answered.contains(author))
         });
         let fitting: Vec<Manifest> = all.iter().filter(fit).cloned().collect();
         prop_assert!(newest_state(&fitting) <= newest_state(&[joint]));
@@ -143,7 +149,7 @@ fn who_is_struck_by_the_newest_announcement_speaks_no_more() {
     let (owner, other) = (Author::new(), Author::new());
     let before = Manifest::make(
         listing(&owner, &[&other], 1),
-        vec![],
+        vec![listing(&other, &[&owner], 1)],
         Some(state(&other, 9)),
     );
     let after = Manifest::make(listing(&owner, &[], 2), vec![], Some(state(&owner, 3)));
