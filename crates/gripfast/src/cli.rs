@@ -91,7 +91,7 @@ pub(crate) enum Command {
     /// See and steer what is taken in from GitHub
     #[command(subcommand)]
     Ingest(IngestAction),
-    /// What was deleted or left out by a list, and is kept for a while (on the node's machine)
+    /// See and bring back what was taken out of service (on the node's machine)
     #[command(subcommand)]
     Holding(HoldingAction),
     /// Give the space of removed events back to the disk (on the node's machine)

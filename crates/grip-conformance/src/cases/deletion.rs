@@ -1,7 +1,7 @@
 //! G01-54 … G01-58: deletions.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, git};
+use grip_testkit::{Author, git, until_ok};
 use nostr::prelude::Timestamp;
 
 use super::cases;
@@ -53,7 +53,7 @@ async fn own_only(target: &Target) -> Result<()> {
     let issue = fixture.issue(&reporter, "x");
     fixture.accepted(&issue).await?;
     fixture
-        .publish(&stranger.delete_events(&[issue.id]))
+        .refused(&stranger.delete_events(&[issue.id]))
         .await?;
     ensure!(
         fixture.relay.serves(&issue.id).await?,
@@ -116,16 +116,17 @@ async fn served_announcement(target: &Target) -> Result<()> {
         git::ls_remote(&fixture.clone_url()).await.is_err(),
         "the repository is no longer served"
     );
-    ensure!(
-        fixture.relay.serves(&issue.id).await?,
-        "other people's events stay"
-    );
+    // What hangs on it alone goes along (G01-107), and comes back with it (G01-113).
+    fixture.must_not_serve(&issue.id).await?;
     let later = Timestamp::from_secs(Timestamp::now().as_secs() + 2);
     let back = owner.announcement_at(&target.authority, &fixture.identifier, vec![], later);
     fixture.publish(&back).await?;
     let tip = fixture.tree.tip("HEAD")?;
     fixture.ref_is("refs/heads/main", &tip).await?;
-    Ok(())
+    until_ok("what hung on it is served again", async || {
+        Ok(fixture.relay.serves(&issue.id).await?.then_some(()))
+    })
+    .await
 }
 
 async fn served_state_and_pr(target: &Target) -> Result<()> {

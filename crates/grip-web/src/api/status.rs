@@ -40,7 +40,7 @@ pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
         wanted: held.wanted as u64,
         oldest_wait_seconds: stats.oldest_wait.map(|wait| wait.as_secs()),
         sync: sync(app),
-        jobs: jobs(app),
+        jobs: jobs(app).await,
         refused: stats
             .refused
             .into_iter()
@@ -91,7 +91,8 @@ fn sync(app: &App) -> SyncSummary {
     }
 }
 
-fn jobs(app: &App) -> JobTotals {
+async fn jobs(app: &App) -> JobTotals {
+    app.samples.scraped().await;
     let sample = app.samples.look();
     JobTotals {
         due: sample.due().map(|(_, n)| n).sum(),

@@ -79,8 +79,6 @@ impl DatabaseSamples {
     }
 
     async fn keep_sampling(&self) {
-        // The first scrape after a start has its figures too.
-        self.refresh().await;
         loop {
             self.scraped.notified().await;
             let mut until = Instant::now() + WATCHED;

@@ -315,7 +315,7 @@ async fn people_see_what_waits_why_and_until_when() -> Result<()> {
             "&#60;i&#62;tides",
             "missing commit 5e0d1f2a3b for main",
             "in 29 min</time>",
-            "next attempt in",
+            "next attempt <time",
             "waiting for the first push",
             &id[..8],
         ],
