@@ -29,6 +29,8 @@ const MAX_WORTHLESS: usize = 2_000;
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// How often progress is saved while nothing happens.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
+/// How long one relay starts requests for history before others have their turn.
+const TURN_TIME: Duration = Duration::from_secs(60);
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ impl Connection<'_> {
         let mut deciding: Option<BoxFuture<'static, Vec<Decided>>> = None;
         let mut loading: Option<BoxFuture<'static, Option<Vec<Item>>>> = None;
         let mut turn: Option<OwnedSemaphorePermit> = None;
+        let mut turn_ends: Option<Instant> = None;
+        let mut acquiring: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>> = None;
         let (mut heard, mut ping_at) = (Instant::now(), Instant::now() + PING_EVERY);
         let mut save_at = Instant::now() + SAVE_EVERY;
         let (mut shown, mut must_show) = (Instant::now(), true);
@@ -79,15 +83,28 @@ impl Connection<'_> {
             }
             let now = moment();
             let wants_turn = self.session.wants_turn(now);
-            if !wants_turn && turn.take().is_some() {
+            // After its time a relay starts nothing more, and lets go once nothing is under way.
+            if turn_ends.is_some_and(|at| at <= now.at) {
+                turn_ends = None;
                 self.session.set_turn(false, now);
+            }
+            let is_over = turn_ends.is_none() && !self.session.is_asking();
+            if turn.is_some() && (!wants_turn || is_over) {
+                (turn, turn_ends) = (None, None);
+                self.session.set_turn(false, now);
+            }
+            if !wants_turn {
+                acquiring = None;
+            } else if turn.is_none() && acquiring.is_none() {
+                let turns = Arc::clone(&self.worker.shared.turns);
+                let acquire = async move { turns.acquire_owned().await.ok() };
+                acquiring = Some(acquire.boxed());
             }
             if must_show || shown.elapsed() >= SHOW_EVERY {
                 shown = Instant::now();
                 self.worker.show(Some(self.session.status()));
             }
             must_show = true;
-            let turns = Arc::clone(&self.worker.shared.turns);
             let wake_at = self.session.wake_at(now).min(ping_at).min(save_at);
             tokio::select! {
                 biased;
@@ -114,8 +131,10 @@ impl Connection<'_> {
                     self.worker.report.repositories = plan.repositories;
                     self.session.set_plan(plan, moment());
                 }
-                permit = turns.acquire_owned(), if wants_turn && turn.is_none() => {
-                    turn = permit.ok();
+                permit = next(&mut acquiring), if acquiring.is_some() => {
+                    acquiring = None;
+                    turn = permit;
+                    turn_ends = turn.is_some().then(|| Instant::now() + TURN_TIME);
                     self.session.set_turn(turn.is_some(), moment());
                 }
                 frame = self.socket.next(), if !self.session.inbox.is_full() => {

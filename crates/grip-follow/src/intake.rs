@@ -264,8 +264,12 @@ fn fate(event: &Event, admission: &Admission) -> Fate {
     let answer = &admission.answer;
     match answer.prefix() {
         _ if !admission.is_authentic => Fate::Worthless,
-        // Lists of everybody within the share of the relay; the rest is not missed.
-        Some("rate-limited") if event.kind == kinds::GRASP_LIST => Fate::Refused,
+        // Lists and profiles of everybody within the share of the relay; the rest is not missed.
+        Some("rate-limited")
+            if [kinds::GRASP_LIST, kinds::PROFILE, kinds::RELAY_LIST].contains(&event.kind) =>
+        {
+            Fate::Refused
+        }
         Some("error" | "rate-limited") => Fate::Failed,
         Some("duplicate") => Fate::Known,
         _ if answer.accepted => Fate::Taken,

@@ -82,7 +82,16 @@ impl Kept {
         }
         self.forget_old(now);
         while self.by_id.len() >= events || self.bytes + text.len() > bytes {
-            let largest = self.order.iter().max_by_key(|(_, ids)| ids.len());
+            // Who has the most of what is lacking.
+            let lacks_bytes = self.bytes + text.len() > bytes;
+            let size = |ids: &VecDeque<EventId>| -> usize {
+                if !lacks_bytes {
+                    return ids.len();
+                }
+                let kept = ids.iter().filter_map(|id| self.by_id.get(id));
+                kept.map(|kept| kept.text.len()).sum()
+            };
+            let largest = self.order.iter().max_by_key(|(_, ids)| size(ids));
             let Some(oldest) = largest.and_then(|(_, ids)| ids.front().copied()) else {
                 return;
             };

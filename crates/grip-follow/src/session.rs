@@ -274,6 +274,11 @@ impl Session {
     }
 
     /// Gives the turn for history, or takes it back once it is not wanted any more.
+    /// Says whether a request for history is under way.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.history.is_active()
+    }
+
     pub(crate) fn set_turn(&mut self, has_turn: bool, now: Now) {
         self.history.has_turn = has_turn;
         self.advance(now);

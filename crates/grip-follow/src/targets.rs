@@ -1,7 +1,7 @@
 //! Targets: the relays that are followed, and what is wanted of each (G02-5, G02-10, G02-49).
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
@@ -17,6 +17,8 @@ use crate::{
 const MAX_HELD_OF_ONE: usize = 1_000;
 /// Relays of one repository, in the order of its announcements.
 const MAX_RELAYS_OF_ONE: usize = 8;
+/// The weight of one owner, for all relays they name together.
+const VOICE: u64 = 1 << 20;
 
 /// Issues, patches and pull requests of one repository, and the answers to them.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +54,8 @@ struct Wanted {
 }
 
 /// The plan of each relay. Where there are more relays than are followed, those of the most served
-/// owners come first, so that nobody's announcements push out the relays of others.
+/// owners come first; the voice of an owner is shared among the relays they name, so that nobody's
+/// announcements push out the relays of others.
 pub(crate) fn plan(
     repositories: &[FollowedRepository],
     threads: impl Fn(&FollowedRepository) -> Threads,
@@ -65,10 +68,22 @@ pub(crate) fn plan(
             targets.entry(url).or_default().add(at, repository);
         }
     }
+    let named = |owners: fn(&Target) -> &HashSet<PublicKey>| {
+        let mut named: HashMap<PublicKey, u64> = HashMap::new();
+        for owner in targets.values().flat_map(owners) {
+            *named.entry(*owner).or_default() += 1;
+        }
+        named
+    };
+    let (served, held) = (named(|it| &it.served), named(|it| &it.held));
+    let voices = |owners: &HashSet<PublicKey>, named: &HashMap<PublicKey, u64>| -> u64 {
+        owners.iter().map(|owner| VOICE / named[owner]).sum()
+    };
     let mut ranked: Vec<(RelayUrl, Target)> = targets.into_iter().collect();
     let is_first = |url: &RelayUrl| rules.bootstrap.contains(url);
-    ranked.sort_by_key(|(url, target)| {
-        std::cmp::Reverse((is_first(url), target.served.len(), target.held.len()))
+    ranked.sort_by_cached_key(|(url, target)| {
+        let (served, held) = (voices(&target.served, &served), voices(&target.held, &held));
+        std::cmp::Reverse((is_first(url), served, held))
     });
     ranked.truncate(rules.max_relays);
     let wanted: BTreeMap<usize, Wanted> = {

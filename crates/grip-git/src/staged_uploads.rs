@@ -252,6 +252,14 @@ impl StagedUploads {
         drop(self.ledger.lock().remove(repo, pack));
     }
 
+    /// Puts an upload in the place of that with the same pack.
+    pub(crate) fn replace(&self, repo: &RepoAddr, upload: StagedUpload) {
+        let mut ledger = self.ledger.lock();
+        if ledger.remove(repo, &upload.pack).is_some() {
+            ledger.put(repo, upload);
+        }
+    }
+
     /// Replaces the refs that rest on an upload.
     pub(crate) fn set_tips(&self, repo: &RepoAddr, pack: &str, tips: Vec<(RefName, Oid)>) {
         let mut ledger = self.ledger.lock();

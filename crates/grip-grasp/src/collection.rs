@@ -90,7 +90,13 @@ impl Grasp {
     /// Removes the objects of an identifier that nothing has needed for the grace time before `now`.
     /// Maintenance does so for all, round after round.
     pub async fn collect(&self, identifier: &Identifier, now: SystemTime) -> Collected {
-        self.core.collect(identifier, now).await
+        match self.core.holding.about_git().await {
+            Ok(kept) => self.core.collect(identifier, &Arc::new(kept), now).await,
+            Err(error) => {
+                GraspError::from(error).log("failed to collect unreachable objects");
+                Collected::default()
+            }
+        }
     }
 }
 
@@ -103,8 +109,15 @@ impl Core {
         let Ok(Ok(stores)) = stores.await else {
             return collected;
         };
+        let kept = match self.holding.about_git().await {
+            Ok(kept) => Arc::new(kept),
+            Err(error) => {
+                GraspError::from(error).log("failed to collect unreachable objects");
+                return collected;
+            }
+        };
         for identifier in self.collecting.next(&stores) {
-            let done = self.collect(&identifier, now);
+            let done = self.collect(&identifier, &kept, now);
             let Some(done) = self.group.token().run_until_cancelled(done).await else {
                 break;
             };
@@ -114,8 +127,14 @@ impl Core {
         collected
     }
 
-    async fn collect(self: &Arc<Self>, identifier: &Identifier, now: SystemTime) -> Collected {
-        match self.try_collect(identifier, now).await {
+    /// `kept` are the events out of service that may come back.
+    async fn collect(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        kept: &Arc<Vec<Event>>,
+        now: SystemTime,
+    ) -> Collected {
+        match self.try_collect(identifier, kept, now).await {
             Ok(collected) => {
                 if collected.objects > 0 {
                     let Collected { objects, bytes } = collected;
@@ -139,6 +158,7 @@ impl Core {
     async fn try_collect(
         self: &Arc<Self>,
         identifier: &Identifier,
+        kept: &Arc<Vec<Event>>,
         now: SystemTime,
     ) -> Result<Collected, Failed> {
         // Its refs do not say yet what its events say.
@@ -148,10 +168,10 @@ impl Core {
         let keep = self.keep.unreachable;
         let turns = self.turns(vec![identifier.clone()]).await?;
         let (named, stamp) = {
-            let identifier = identifier.clone();
+            let (identifier, kept) = (identifier.clone(), Arc::clone(kept));
             let look = move |core: &Self| {
                 let _turns = turns;
-                let named = core.named(&identifier)?;
+                let named = core.named(&identifier, &kept)?;
                 let stamp = core
                     .repositories
                     .collection_stamp(&identifier, &named, keep, now);
@@ -175,11 +195,11 @@ impl Core {
             };
             let turns = self.turns(vec![identifier.clone()]).await?;
             let remove = {
-                let identifier = identifier.clone();
+                let (identifier, kept) = (identifier.clone(), Arc::clone(kept));
                 move |core: &Self| {
                     // Ours until the packs are swapped, whatever becomes of who waits for it.
                     let _turns = turns;
-                    let named = core.named(&identifier)?;
+                    let named = core.named(&identifier, &kept)?;
                     let removal = garbage.remove(&named)?;
                     Ok::<_, Failed>((named, removal))
                 }
@@ -194,12 +214,14 @@ impl Core {
         Ok(Collected::default())
     }
 
-    /// What events that are served, held or wanted name of an identifier's objects, and states that
-    /// their author may return to (G01-104). Refs name the tips of served pull requests. The caller has
+    /// What events that are served, held, wanted or `kept` name of an identifier's objects, and states
+    /// that their author may return to (G01-104). Refs name the tips of served pull requests. The caller has
     /// the turn. Blocks.
-    fn named(&self, identifier: &Identifier) -> Result<Vec<Oid>, GraspError> {
+    fn named(&self, identifier: &Identifier, kept: &[Event]) -> Result<Vec<Oid>, GraspError> {
         let mut events = self.look(|view| view.served_states(identifier))?;
         events.extend(self.replaced_states(&events)?);
+        let kept = kept.iter().filter(|event| is_about(event, identifier));
+        events.extend(self.undeleted(kept.cloned())?);
         let waiting = self.waiting_for_data(identifier);
         events.extend(waiting.into_iter().map(|event| event.unpack()));
         let mut named = BTreeSet::new();
@@ -219,19 +241,36 @@ impl Core {
         let view = self.store.read().map_err(ViewError::new)?;
         let mut replaced = Vec::new();
         for state in served.iter().filter_map(address_of) {
-            for version in view.history(&state).map_err(ViewError::new)? {
-                // Nobody returns to what was deleted.
-                if view
-                    .deletion_of(&version)
-                    .map_err(ViewError::new)?
-                    .is_none()
-                {
-                    replaced.push(version);
-                }
+            replaced.extend(view.history(&state).map_err(ViewError::new)?);
+        }
+        drop(view);
+        self.undeleted(replaced)
+    }
+
+    /// Leaves out what was deleted: nobody returns to it.
+    fn undeleted(&self, events: impl IntoIterator<Item = Event>) -> Result<Vec<Event>, ViewError> {
+        let view = self.store.read().map_err(ViewError::new)?;
+        let mut found = Vec::new();
+        for event in events {
+            let deletion = view.deletion_of(&event);
+            if deletion.map_err(ViewError::new)?.is_none() {
+                found.push(event);
             }
         }
-        Ok(replaced)
+        Ok(found)
     }
+}
+
+fn is_about(event: &Event, identifier: &Identifier) -> bool {
+    if let Ok(state) = State::parse(event.clone()) {
+        return state.identifier == *identifier;
+    }
+    let request = PullRequest::parse(event.clone());
+    request.is_ok_and(|request| {
+        // An update may name its pull request alone.
+        let targets = &request.targets;
+        targets.is_empty() || targets.iter().any(|to| to.identifier == *identifier)
+    })
 }
 
 /// Why a collection was given up.

@@ -4,7 +4,8 @@
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 use grip_nostr::{
-    Address, Announcement, Event, EventId, Filter, Kind, PublicKey, RepoAddr, Timestamp,
+    Address, Announcement, Event, EventId, Filter, Kind, PublicKey, PullRequest, RepoAddr,
+    Timestamp,
 };
 use grip_purgatory::Waiting;
 use grip_store::Limits;
@@ -62,7 +63,6 @@ impl Core {
 
     pub(crate) async fn enforce(self: &Arc<Self>) -> Result<(), GraspError> {
         let policy = self.policy.load_full();
-        self.vanish_all().await?;
         for author in policy.banned_authors() {
             self.end_author(author).await?;
         }
@@ -70,6 +70,7 @@ impl Core {
         self.end_unselected_repositories(&policy).await?;
         self.end_banned_contributions(&policy).await?;
         self.drop_banned(&policy).await?;
+        self.vanish_all().await?;
         self.restore_from_holding(&policy).await
     }
 
@@ -179,8 +180,21 @@ impl Core {
                 move |core: &Self| core.banned_contributions(&identifier, &policy)
             };
             let banned = self.blocking("grasp.look", look).await??;
-            if !banned.is_empty() {
-                self.put_on_hold(banned, HoldingReason::Blacklist).await?;
+            // What an order took out comes back when it is taken back.
+            let list = &policy.repository_blacklist;
+            let is_listed = |event: &Event| {
+                let targets = PullRequest::parse(event.clone()).map(|request| request.targets);
+                targets.is_ok_and(|targets| targets.iter().any(|target| list.contains(target)))
+            };
+            let (listed, ordered): (Vec<Event>, Vec<Event>) =
+                banned.into_iter().partition(is_listed);
+            for (events, reason) in [
+                (listed, HoldingReason::Blacklist),
+                (ordered, HoldingReason::Banned),
+            ] {
+                if !events.is_empty() {
+                    self.put_on_hold(events, reason).await?;
+                }
             }
         }
         Ok(())

@@ -116,6 +116,18 @@ impl Holding {
         Self { db }
     }
 
+    /// The kept states and pull requests, which come back to their objects.
+    pub(crate) async fn about_git(&self) -> Result<Vec<Event>, DbError> {
+        let (mut after, mut found) = (String::new(), Vec::new());
+        while let Some((last, rows)) = self.after(&after, None).await? {
+            after = last;
+            let events = rows.into_iter().map(|row| row.event);
+            let is_wanted = |it: &Event| it.kind == kinds::STATE || PullRequest::is_one(it);
+            found.extend(events.filter(is_wanted));
+        }
+        Ok(found)
+    }
+
     /// Keeps events with the repository each belongs to.
     pub(crate) async fn put(
         &self,
@@ -305,6 +317,11 @@ impl Core {
         is_due: impl Fn(&HeldRow) -> bool,
     ) -> Result<usize, GraspError> {
         let (mut after, mut back) = (String::new(), Vec::new());
+        // A deletion puts its rows before it acts: one that is under way has to end first.
+        let turns = match of {
+            Some(addr) => Some(self.turns(vec![addr.identifier.clone()]).await?),
+            None => None,
+        };
         while let Some((last, rows)) = self.holding.after(&after, of).await? {
             after = last;
             let may_return = |row: &HeldRow| {
@@ -314,6 +331,7 @@ impl Core {
             };
             back.extend(rows.into_iter().filter(may_return).map(|row| row.event));
         }
+        drop(turns);
         // What others rest on first.
         back.sort_by_key(|event| (rank(event), event.created_at));
         let mut restored = 0;

@@ -84,8 +84,13 @@ impl WritePolicy for Grasp {
     fn is_unrelated(&self, event: &Event, origin: Origin) -> bool {
         match origin {
             Origin::Submitted => kinds::TAKEN_FROM_ANYBODY.contains(&event.kind),
-            // Of all others, relays are asked for what relates to something here.
-            Origin::Synced => event.kind == kinds::GRASP_LIST,
+            // A profile that tags something comes with what was asked for, whoever made it. Of all
+            // others, relays are asked for what relates to something here.
+            Origin::Synced => {
+                let is_profile = profiles::KINDS.contains(&event.kind);
+                event.kind == kinds::GRASP_LIST
+                    || (is_profile && !self.core.is_known_now(&event.pubkey))
+            }
         }
     }
 

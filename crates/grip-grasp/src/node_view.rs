@@ -1,13 +1,11 @@
 //! The view of admission on the node: event store, purgatory and objects on disk.
 
-use std::{collections::BTreeMap, ops::ControlFlow};
-
 use grip_git::ObjectKind;
 use grip_nostr::{
-    Address, Event, EventId, Filter, Kind, PublicKey, RepoAddr, Timestamp, expiration, kinds,
+    Address, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp, expiration, kinds,
 };
 use grip_purgatory::{Phase, Purgatory, Waiting};
-use grip_store::{EventView, Limits, StoreError};
+use grip_store::EventView;
 use grip_types::{Identifier, Oid, RefName};
 
 use crate::{
@@ -15,9 +13,6 @@ use crate::{
     departures::Departure,
     grasp::Core,
 };
-
-/// How many events that name another are looked at before it counts as unnamed.
-const MAX_REFERRERS: usize = 1_000;
 
 /// Implements [`View`] over one snapshot or transaction of the event store.
 pub(crate) struct NodeView<'a> {
@@ -59,33 +54,6 @@ impl<'a> NodeView<'a> {
     fn shows(&self, id: &EventId) -> bool {
         self.leaving_out.as_ref() != Some(id)
     }
-
-    /// Says whether one of the events found by a tag may relate others: deletion requests and
-    /// grasp lists are taken from anyone, so they may not.
-    fn has_relating_referrer(&self, letters: [char; 3], value: &str) -> Result<bool, StoreError> {
-        let filters = letters.map(|letter| Filter {
-            tags: BTreeMap::from([(letter, vec![value.to_owned()])]),
-            ..Filter::default()
-        });
-        let limits = Limits {
-            default_limit: MAX_REFERRERS,
-            max_limit: MAX_REFERRERS,
-        };
-        let idle = kinds::TAKEN_FROM_ANYBODY.map(|kind| kind.as_u16());
-        let (mut seen, mut relates) = (false, false);
-        let view = self.core.store.read()?;
-        view.query(&filters, limits, Timestamp::now(), &mut |found| {
-            seen = true;
-            relates = !idle.contains(&found.kind);
-            if relates {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
-        // Not in the last commit at all: it is in the one under way, and counts.
-        Ok(relates || !seen)
-    }
 }
 
 impl View for NodeView<'_> {
@@ -110,15 +78,14 @@ impl View for NodeView<'_> {
     }
 
     fn is_referenced(&self, id: &EventId) -> Result<bool, ViewError> {
-        let named = self.events.is_referenced(id).map_err(ViewError::new)?;
-        let relates = || self.has_relating_referrer(['e', 'E', 'q'], &id.to_hex());
-        Ok(named && relates().map_err(ViewError::new)?)
+        let named = self.events.is_referenced(id, &kinds::TAKEN_FROM_ANYBODY);
+        named.map_err(ViewError::new)
     }
 
     fn is_address_referenced(&self, address: &Address) -> Result<bool, ViewError> {
-        let named = self.events.is_address_referenced(address);
-        let relates = || self.has_relating_referrer(['a', 'A', 'q'], &address.to_string());
-        Ok(named.map_err(ViewError::new)? && relates().map_err(ViewError::new)?)
+        let idle = &kinds::TAKEN_FROM_ANYBODY;
+        let named = self.events.is_address_referenced(address, idle);
+        named.map_err(ViewError::new)
     }
 
     fn is_request_retired(&self, id: &EventId) -> Result<bool, ViewError> {

@@ -165,7 +165,8 @@ impl Policy {
     }
 
     pub(crate) fn banned_authors(&self) -> impl Iterator<Item = &PublicKey> {
-        self.event_blacklist.union(&self.blocked.owners)
+        let banned = self.event_blacklist.union(&self.blocked.owners);
+        banned.filter(|author| !self.is_service(author))
     }
 }
 

@@ -82,7 +82,8 @@ impl Newcomers {
 /// Says whether a profile is small enough to be taken from somebody who is not known.
 pub(crate) fn is_small(event: &grip_nostr::Event) -> bool {
     let tags = event.tags.iter().flat_map(|tag| tag.as_slice());
-    let bytes: usize = tags.map(String::len).sum();
+    // With the quotes and the comma of each.
+    let bytes: usize = tags.map(|text| text.len() + 3).sum();
     bytes + event.content.len() <= MAX_BYTES
 }
 
@@ -100,6 +101,13 @@ impl Core {
             }
         }
         Ok(self.hosted.is_owner(author))
+    }
+
+    /// The same by what is served now; what cannot be read is left to the judgement.
+    pub(crate) fn is_known_now(&self, author: &PublicKey) -> bool {
+        let view = self.store.read().ok();
+        let known = view.and_then(|view| self.is_known(author, &view).ok());
+        known.unwrap_or(true)
     }
 
     /// Finds the profiles whose authors are not known, after a start: their day begins again.

@@ -16,6 +16,8 @@ use crate::{
 
 /// Requests that name the same target and are compared: more say the same.
 const MAX_REQUESTS: usize = 64;
+/// Events that name another and are looked at before it counts as unnamed.
+const MAX_REFERRERS: usize = 1_000;
 
 /// The tables as one transaction sees them.
 #[derive(Clone, Copy)]
@@ -130,11 +132,22 @@ impl<'t> Lookup<'t> {
             .transpose()
     }
 
-    pub(crate) fn is_tagged(&self, letters: &[u8], value: &str) -> Result<bool, StoreError> {
+    /// Says whether an event tags a value by one of these letters, other than one of the kinds `idle`.
+    pub(crate) fn is_tagged(
+        &self,
+        letters: &[u8],
+        value: &str,
+        idle: &[Kind],
+    ) -> Result<bool, StoreError> {
         let digest = keys::digest(value);
         for letter in letters {
-            if self.starts(self.tables.by_tag, &keys::tag_key(*letter, &digest))? {
-                return Ok(true);
+            let prefix = keys::tag_key(*letter, &digest);
+            let found = self.tables.by_tag.prefix_iter(self.txn, &prefix)?;
+            for found in found.take(MAX_REFERRERS) {
+                let entry = keys::Entry::decode(found?.1)?;
+                if !idle.iter().any(|kind| kind.as_u16() == entry.kind) {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
@@ -157,12 +170,6 @@ impl<'t> Lookup<'t> {
             }
         }
         Ok(bytes)
-    }
-
-    fn starts(&self, table: Table, prefix: &[u8]) -> Result<bool, StoreError> {
-        let range = (Bound::Included(prefix), Bound::Unbounded);
-        let next = table.range(self.txn, &range)?.next().transpose()?;
-        Ok(next.is_some_and(|(key, _)| key.starts_with(prefix)))
     }
 }
 

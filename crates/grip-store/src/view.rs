@@ -31,11 +31,11 @@ pub trait EventView {
     /// The served version of each author, ordered by author.
     fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError>;
 
-    /// Says whether some event tags the id by `e`, `E` or `q`.
-    fn is_referenced(&self, id: &EventId) -> Result<bool, StoreError>;
+    /// Says whether some event tags the id by `e`, `E` or `q`, other than those of the kinds `idle`.
+    fn is_referenced(&self, id: &EventId, idle: &[Kind]) -> Result<bool, StoreError>;
 
-    /// Says whether some event tags the address by `a`, `A` or `q`.
-    fn is_address_referenced(&self, address: &Address) -> Result<bool, StoreError>;
+    /// The same of an address by `a`, `A` or `q`.
+    fn is_address_referenced(&self, address: &Address, idle: &[Kind]) -> Result<bool, StoreError>;
 
     /// Bytes of all events of one author and kind, counted up to `most`.
     fn stored_bytes(
@@ -102,12 +102,12 @@ impl<T: Transaction> EventView for T {
         self.lookup().with_d(kind, d)
     }
 
-    fn is_referenced(&self, id: &EventId) -> Result<bool, StoreError> {
-        self.lookup().is_tagged(b"eEq", &id.to_hex())
+    fn is_referenced(&self, id: &EventId, idle: &[Kind]) -> Result<bool, StoreError> {
+        self.lookup().is_tagged(b"eEq", &id.to_hex(), idle)
     }
 
-    fn is_address_referenced(&self, address: &Address) -> Result<bool, StoreError> {
-        self.lookup().is_tagged(b"aAq", &address.to_string())
+    fn is_address_referenced(&self, address: &Address, idle: &[Kind]) -> Result<bool, StoreError> {
+        self.lookup().is_tagged(b"aAq", &address.to_string(), idle)
     }
 
     fn stored_bytes(

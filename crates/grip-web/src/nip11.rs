@@ -87,12 +87,17 @@ pub(crate) fn document(
         auth_required: settings.private.is_some(),
         ..limitation
     };
+    // Other private services let in the key that is told here (G08-13, E-7).
+    let told = match settings.private {
+        Some(_) => node.own_key.or(node.owner),
+        None => node.owner,
+    };
     let document = Document {
         name: &node.name,
         description: &node.description,
         contact: node.contact.as_deref(),
         icon: icon(settings),
-        pubkey: node.owner.map(|key| key.to_hex()),
+        pubkey: told.map(|key| key.to_hex()),
         own_key: node.own_key.map(|key| key.to_hex()),
         software: SOFTWARE,
         version: build.full_version(),

@@ -41,6 +41,10 @@ pub(crate) fn ready(cx: &RequestContext<'_>) -> HttpResult {
     };
     if cx.settings.private.is_some() && !cx.is_operator() {
         degraded.remove("repositories");
+        // It names a repository.
+        if let Some(why) = degraded.get_mut("sync") {
+            *why = "nothing is fetched, and data has been due for minutes".to_owned();
+        }
     }
     let answer = json!({ "ready": ready, "missing": missing, "degraded": degraded });
     respond::json(status, &answer).map(uncached)

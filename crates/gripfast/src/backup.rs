@@ -27,6 +27,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use self::blocks::{Blocks, Digest};
@@ -198,6 +199,16 @@ impl Directory {
         }
         self.blocks.retain(|digest| needed.contains_key(digest))?;
         Ok(names.len())
+    }
+
+    /// The right to write here, for one at a time: [`Self::prune`] removes blocks that no list names,
+    /// such as those of a backup under way.
+    pub(crate) fn lock(&self) -> anyhow::Result<fs::File> {
+        let file = fs::File::open(self.root.join(FORMAT_FILE))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!("another backup to {} is under way", self.root.display());
+        }
+        Ok(file)
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -43,11 +43,15 @@ use crate::{
 /// How long threads that block may hold the exit up, once every task has ended.
 const BLOCKING_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Serves until a signal stops it, or until a component fails.
-pub(crate) fn run(flags: Flags, loaded: Loaded) -> anyhow::Result<()> {
-    // Events, refs and keys are nobody's business on this machine, whatever the umask was.
+/// Events, refs and keys are nobody's business on this machine, whatever the umask was.
+pub(crate) fn narrow_umask() {
     let before = umask(Mode::empty());
     umask(before | Mode::RWXO | Mode::WGRP);
+}
+
+/// Serves until a signal stops it, or until a component fails.
+pub(crate) fn run(flags: Flags, loaded: Loaded) -> anyhow::Result<()> {
+    narrow_umask();
     let log = logging::start(&loaded.settings)?;
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");

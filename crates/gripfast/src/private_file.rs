@@ -27,6 +27,22 @@ pub(crate) fn take(path: &Path) -> io::Result<String> {
     Ok(secret)
 }
 
+/// Takes the key of the last run, or makes one where there is no file. One that is there is never
+/// replaced: others know the node by it.
+pub(crate) fn keep(path: &Path) -> io::Result<String> {
+    match read(path) {
+        Ok(key) => {
+            if !is_private(path)? {
+                tracing::warn!(path = %path.display(), "others could read a key; now they cannot");
+                fs::set_permissions(path, Permissions::from_mode(0o600))?;
+            }
+            Ok(key)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => take(path),
+        Err(error) => Err(error),
+    }
+}
+
 /// Keeps a secret that was made elsewhere.
 pub(crate) fn put(path: &Path, secret: &str) -> io::Result<()> {
     write(path, secret)
@@ -77,6 +93,19 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(take(&file).unwrap(), secret, "the next run keeps it");
         assert_eq!(read(&file).unwrap(), secret);
+    }
+
+    #[test]
+    fn a_key_that_is_there_is_never_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("key");
+        let key = keep(&file).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(keep(&file).unwrap(), key);
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        fs::write(&file, "nsec1…\n").unwrap();
+        assert!(keep(&file).is_err());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "nsec1…\n");
     }
 
     #[test]

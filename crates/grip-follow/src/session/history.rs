@@ -724,8 +724,10 @@ impl History {
         }
         let pause = progress.background(now.unix).unwrap_or_default();
         let start = self.not_before.unwrap_or(now.at).max(now.at + pause);
-        let queued = self.next(progress, now).map(|_| start);
-        let missing = self.missing.due().map(|due| due.max(start));
+        // Who waits for a turn is woken by it.
+        let counts = |at: &Instant| self.has_turn || *at > now.at;
+        let queued = self.next(progress, now).map(|_| start).filter(counts);
+        let missing = self.missing.due().map(|due| due.max(start)).filter(counts);
         let polls = self.polls.iter().filter(|poll| !poll.is_queued);
         let poll = polls.map(|poll| poll.due).min();
         let poll = poll.map(|due| due.max(self.next_poll.unwrap_or(due)));

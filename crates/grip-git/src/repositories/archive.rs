@@ -14,6 +14,9 @@ use crate::{disk, layout};
 
 use super::{Inner, RepoError, Repositories, unreachable_objects, unreachable_repo};
 
+/// A file that is written and removed to see whether an archive can be written.
+const PROBE: &str = ".probe";
+
 impl Repositories {
     /// Moves a repository out of sight; `stamp` (unix seconds, say) tells several of one name apart.
     ///
@@ -76,7 +79,7 @@ impl Repositories {
     /// Says whether a repository could be archived now (G01-111). Blocking.
     pub fn check_archive(&self, repo: &RepoAddr) -> Result<(), RepoError> {
         let place = self.inner.layout.archive(&repo.npub());
-        let probe = place.join(".probe");
+        let probe = place.join(PROBE);
         let tried = disk::make_dirs(&self.inner.layout.root, &place).and_then(|()| {
             fs::write(&probe, [])?;
             fs::remove_file(&probe)
@@ -291,6 +294,10 @@ impl Inner {
             }
             let of_owner = archive.join(npub);
             for (stamp, _) in disk::entries(&of_owner)? {
+                // See `check_archive`; a crash may leave it.
+                if stamp == PROBE {
+                    continue;
+                }
                 if look(of_owner.join(stamp))? {
                     return Ok(true);
                 }

@@ -46,12 +46,13 @@ impl Repositories {
     pub fn keep_objects(&self) -> io::Result<KeptObjects> {
         let packs = &self.inner.packs;
         let identifiers = packs.identifiers()?;
-        let kept = identifiers
-            .iter()
-            .map(|identifier| packs.borrow(identifier));
-        Ok(KeptObjects {
-            _permits: kept.collect(),
-        })
+        let mut permits = Vec::new();
+        for identifier in &identifiers {
+            // Neither whole stores nor unreachable objects are collected meanwhile.
+            let _turn = self.inner.lock(identifier);
+            permits.extend([packs.borrow(identifier), packs.receive(identifier)]);
+        }
+        Ok(KeptObjects { _permits: permits })
     }
 
     /// Links every file of every repository into a tree of its own, which takes the place of an
@@ -66,7 +67,8 @@ impl Repositories {
             to: &git,
             files: 0,
         };
-        for repo in inner.list()? {
+        let contributors = inner.contributors_on_disk()?;
+        for repo in inner.list()?.into_iter().chain(contributors) {
             let _turn = inner.lock(&repo.identifier);
             linking.tree(&inner.layout.repository(&repo))?;
             linking.tree(&inner.staged_records(&repo))?;
@@ -92,7 +94,11 @@ impl Inner {
     }
 
     fn staged_records(&self, repo: &RepoAddr) -> PathBuf {
-        let of_owner = self.layout.root.join(".staged").join(repo.npub());
+        let mut staged = self.layout.root.join(".staged");
+        if repo.is_contributor() {
+            staged.push(layout::CONTRIBUTORS);
+        }
+        let of_owner = staged.join(repo.npub());
         of_owner.join(layout::directory(&repo.identifier))
     }
 }

@@ -83,15 +83,24 @@ impl Quarantine {
             upload.tips.extend(known.tips);
             upload.tips.sort_unstable();
             upload.tips.dedup();
-            upload.sender = known.sender;
-            let more = Quota {
-                bytes: 0,
-                refs: upload.tips.len().saturating_sub(known_tips) as u64,
+            upload.bytes = known.bytes;
+            // Below /prs/ each ref is somebody's share: who adds one takes all of the upload over.
+            let more = if repo.is_contributor() && upload.sender != known.sender {
+                Quota {
+                    bytes: upload.bytes,
+                    refs: upload.tips.len() as u64,
+                }
+            } else {
+                upload.sender = known.sender;
+                Quota {
+                    bytes: 0,
+                    refs: upload.tips.len().saturating_sub(known_tips) as u64,
+                }
             };
             let (sender, budgets) = (upload.sender.as_deref(), &inner.options.staging);
             inner.staged.check(repo, sender, more, budgets)?;
             inner.records(repo).write(&upload).map_err(failed)?;
-            inner.staged.set_tips(repo, &upload.pack, upload.tips);
+            inner.staged.replace(repo, upload);
             return Ok(());
         }
         let budgets = &inner.options.staging;
@@ -344,24 +353,30 @@ impl Inner {
         }
     }
 
-    /// Removes contributor repositories that a crash left without refs; only for the start.
-    pub(super) fn remove_idle(&self) -> io::Result<()> {
+    /// The contributor repositories that have a directory.
+    pub(super) fn contributors_on_disk(&self) -> io::Result<Vec<RepoAddr>> {
         let root = self.layout.contributors();
+        let mut found = Vec::new();
         for (npub, _) in disk::entries(&root)? {
             for (name, kind) in disk::entries(&root.join(&npub))? {
                 let repo = RepoAddr::contributor_from_segments(&npub, &name);
-                let Some(repo) = repo.filter(|_| kind.is_dir()) else {
-                    continue;
-                };
-                let path = self.layout.repository(&repo);
-                disk::remove_files(&path, |name| {
-                    name.starts_with('.') && name.ends_with(".new")
-                })?;
-                match self.load(&repo) {
-                    Ok(refs) => self.remove_if_idle(&repo, &refs),
-                    Err(error) => {
-                        tracing::warn!(%repo, %error, "failed to read refs; left as it is");
-                    }
+                found.extend(repo.filter(|_| kind.is_dir()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes contributor repositories that a crash left without refs; only for the start.
+    pub(super) fn remove_idle(&self) -> io::Result<()> {
+        for repo in self.contributors_on_disk()? {
+            let path = self.layout.repository(&repo);
+            disk::remove_files(&path, |name| {
+                name.starts_with('.') && name.ends_with(".new")
+            })?;
+            match self.load(&repo) {
+                Ok(refs) => self.remove_if_idle(&repo, &refs),
+                Err(error) => {
+                    tracing::warn!(%repo, %error, "failed to read refs; left as it is");
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use grip_nostr::{
-    Address, Deletion, Event, EventId, PullRequest, References, first_value, references,
+    Address, Deletion, Event, EventId, PullRequest, References, first_value, kinds, references,
 };
 use grip_types::Identifier;
 
@@ -49,7 +49,12 @@ impl Core {
                     .map(|repository| repository.identifier),
             );
         }
-        found.retain(|identifier| self.knows(identifier));
+        // Of what a deletion concerns, contributor repositories may be all that is here.
+        let is_deletion = event.kind == kinds::DELETION;
+        found.retain(|identifier| {
+            let has_contributors = || !self.repositories.contributors(identifier).is_empty();
+            self.knows(identifier) || (is_deletion && has_contributors())
+        });
         if let Ok(request) = PullRequest::parse(event.clone()) {
             let contributed = contributor_repositories(&request, &self.policy.load());
             let identifiers = contributed

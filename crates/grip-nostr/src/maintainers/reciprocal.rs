@@ -1,7 +1,11 @@
 //! The rule that both sides must agree: follow the lead from the owner, then confirm by mutual
 //! listing (G01-72, G01-74, G01-75).
 
-use std::collections::BTreeSet;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use nostr::prelude::PublicKey;
 
@@ -15,7 +19,12 @@ pub(super) fn set<'a>(
     owner: &PublicKey,
     newest: impl Fn(&PublicKey) -> Option<&'a Announcement>,
 ) -> MaintainerSet {
-    let roster = |key: &PublicKey| newest(key).map(Roster::read);
+    let read = RefCell::new(BTreeMap::new());
+    let roster = |key: &PublicKey| -> Option<Rc<Roster>> {
+        let mut read = read.borrow_mut();
+        let of = || newest(key).map(|it| Rc::new(Roster::read(it)));
+        read.entry(*key).or_insert_with(of).clone()
+    };
     let mut links = Vec::new();
     match find_lead(owner, &roster, &mut links) {
         Ok(lead) => confirm(lead, &roster, links),
@@ -26,7 +35,7 @@ pub(super) fn set<'a>(
 /// The end of the lead walk.
 fn find_lead(
     owner: &PublicKey,
-    roster: &impl Fn(&PublicKey) -> Option<Roster>,
+    roster: &impl Fn(&PublicKey) -> Option<Rc<Roster>>,
     links: &mut Vec<Link>,
 ) -> Result<PublicKey, WhyEmpty> {
     let mut key = *owner;
@@ -71,19 +80,23 @@ fn find_lead(
 /// confirmed one does so in every order.
 fn confirm(
     lead: PublicKey,
-    roster: &impl Fn(&PublicKey) -> Option<Roster>,
+    roster: &impl Fn(&PublicKey) -> Option<Rc<Roster>>,
     mut links: Vec<Link>,
 ) -> MaintainerSet {
     let mut keys = BTreeSet::from([lead]);
     // Those whom a confirmed key lists, with the first who does.
     let mut listed: Vec<(PublicKey, PublicKey)> = Vec::new();
+    let mut is_listed: BTreeSet<PublicKey> = BTreeSet::new();
     let mut unread = vec![lead];
     loop {
         for by in std::mem::take(&mut unread) {
-            let named = roster(&by).map(|roster| roster.listed).unwrap_or_default();
-            let known = |key: &PublicKey| listed.iter().any(|(known, _)| known == key);
-            let new: Vec<PublicKey> = named.into_iter().filter(|key| !known(key)).collect();
-            listed.extend(new.into_iter().take(MAX_KEYS).map(|key| (key, by)));
+            let Some(roster) = roster(&by) else {
+                continue;
+            };
+            let new = roster.listed.iter().filter(|key| !is_listed.contains(*key));
+            let new: Vec<PublicKey> = new.take(MAX_KEYS).copied().collect();
+            is_listed.extend(new.iter().copied());
+            listed.extend(new.into_iter().map(|key| (key, by)));
         }
         for (key, by) in &listed {
             let accepts = || {

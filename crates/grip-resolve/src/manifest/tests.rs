@@ -96,10 +96,7 @@ fn a_maintainer_is_shown_by_the_announcements_by_which_both_sides_agree() {
     assert_eq!(via, [between.id, answer.id]);
     assert_eq!(Manifest::decode(made.bytes()), Ok(made.clone()));
 
-    for without in [
-        vec![needless.clone(), answer.clone()],
-        vec![between.clone()],
-    ] {
+    for without in [vec![needless, answer], vec![between.clone()]] {
         let lists = listing(&owner, &[&b], 1);
         let made = Manifest::make(lists, without, Some(state(&c, 3)));
         assert_eq!(made, Err(InvalidManifest::NotAMaintainer));

@@ -119,8 +119,8 @@ fn references_are_found_by_every_relation_tag() {
     let referenced = |store: &Fixture| {
         let view = store.store.read().unwrap();
         (
-            view.is_referenced(&id(9)).unwrap(),
-            view.is_address_referenced(&repo).unwrap(),
+            view.is_referenced(&id(9), &[]).unwrap(),
+            view.is_address_referenced(&repo, &[]).unwrap(),
         )
     };
     assert_eq!(referenced(&store), (false, false));

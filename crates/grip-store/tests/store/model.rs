@@ -287,7 +287,7 @@ fn compare_names(store: &Fixture, model: &Model) {
             .served
             .iter()
             .any(|event| grip_nostr::references(event).ids.contains(&id(number)));
-        assert_eq!(view.is_referenced(&id(number)).unwrap(), tagged);
+        assert_eq!(view.is_referenced(&id(number), &[]).unwrap(), tagged);
     }
     for event in &model.served {
         if let Some(address) = address_of(event) {

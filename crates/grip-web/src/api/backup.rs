@@ -21,6 +21,14 @@ use crate::{
 pub(crate) async fn begin(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     let audit = admin.begin("backup", "begin");
     let frozen = freeze(cx.app).await;
+    if frozen.is_err() {
+        // Half a state helps nobody, and the disk may be full of it.
+        let repositories = cx.app.web.repositories.clone();
+        let thawed = cx.app.blocking("backup", move || repositories.thaw()).await;
+        if let Ok(Err(error)) = thawed {
+            tracing::warn!(%error, "failed to clear up behind a backup");
+        }
+    }
     audit.end(if frozen.is_ok() { "frozen" } else { "failed" });
     json(StatusCode::OK, &frozen?)
 }
@@ -39,9 +47,16 @@ pub(crate) async fn end(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
 }
 
 async fn freeze(app: &App) -> Result<FrozenState, WebError> {
-    let repositories = app.web.repositories.clone();
+    let (repositories, store) = (app.web.repositories.clone(), app.web.store.clone());
     let prepared = app.blocking("backup", move || {
         repositories.thaw()?;
+        let events = store.stats().map_err(io::Error::other)?.used_bytes;
+        let floor = repositories.options().min_free_bytes;
+        if repositories.free_bytes()? < events.saturating_add(floor) {
+            return Err(io::Error::other(
+                "there is no room for a copy of the events",
+            ));
+        }
         // Beside the links, since it may be another disk than that of the data directory.
         let place = repositories.frozen_path();
         std::fs::create_dir_all(&place)?;

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, Permissions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -93,6 +93,13 @@ impl Target {
     /// Takes empty directories, or those of a restore that did not end.
     fn prepare(&self) -> anyhow::Result<()> {
         let mark = self.data_dir.join(MARK);
+        let is_elsewhere = !self.database.starts_with(&self.data_dir);
+        if is_elsewhere && self.database.exists() && !mark.exists() {
+            bail!(
+                "the database {} is there already; name another with --database-url, or move it aside",
+                self.database.display()
+            );
+        }
         for place in [&self.data_dir, &self.git, &self.relay] {
             let failed = || format!("cannot write to {}", place.display());
             let mut made = fs::DirBuilder::new();
@@ -193,8 +200,13 @@ fn write(
         return Ok(());
     }
     let half = path.with_added_extension("half");
-    let mut out = File::create(&half)?;
-    // Before anything is in it: some of them are secrets.
+    // Some of them are secrets, and their modes are theirs before anything is in them.
+    let mut out = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&half)?;
     out.set_permissions(Permissions::from_mode(file.mode))?;
     for digest in digests {
         let bytes = directory.blocks.get(digest)?;

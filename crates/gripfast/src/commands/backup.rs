@@ -33,6 +33,7 @@ pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Resu
     let settings = config::load(&request.flags, &ProcessEnvironment)?.settings;
     let node = Node::new(request)?;
     let directory = Directory::open_or_make(&backup.to)?;
+    let _alone = directory.lock()?;
     let _lock = lock(node.data_dir())?;
     let made = match DirLock::try_take(node.data_dir()) {
         Ok(_held) if request.url.is_none() => of_stopped(&settings, node.data_dir(), &directory)?,
@@ -53,13 +54,15 @@ pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Resu
 }
 
 fn of_running(node: &Node<'_>, directory: &Directory) -> anyhow::Result<Made> {
-    let answer = node.change_slowly(Method::POST, &PATH)?;
+    let end = || node.change_slowly(Method::POST, &[&PATH[..], &["end"]].concat());
+    let answer = node.change_slowly(Method::POST, &PATH);
+    let answer = answer.inspect_err(|_| drop(end()))?;
     let state: FrozenState = serde_json::from_str(&answer).context("the answer cannot be read")?;
     let made = backup::frozen(&state, node.data_dir())
         .context("run this as the user of the node, or as root")
         .and_then(|sources| backup::make(directory, &sources, node.name()));
     // Also where it failed: links keep the space of what goes meanwhile.
-    let ended = node.change_slowly(Method::POST, &[&PATH[..], &["end"]].concat());
+    let ended = end();
     let made = made?;
     ended.context("the backup is complete, but the node could not clear up behind it")?;
     Ok(made)

@@ -5,11 +5,15 @@ use anyhow::bail;
 use crate::{
     cli::NodeRequest,
     config::{self, ProcessEnvironment},
-    node::import::{self, Directories, Report},
+    node::{
+        self,
+        import::{self, Directories, Report},
+    },
 };
 
 /// Takes over repositories and events, or says what there is.
 pub(crate) fn run(request: &NodeRequest, from: &Directories, dry_run: bool) -> anyhow::Result<()> {
+    node::narrow_umask();
     let settings = config::load(&request.flags, &ProcessEnvironment)?.settings;
     if settings.storage.amnesia {
         bail!("amnesia keeps nothing, so nothing can be moved in");

@@ -7,12 +7,13 @@ use crate::{
     cli::{NodeRequest, RestoreRequest},
     commands::progress::size,
     config::{self, ProcessEnvironment},
-    node::DirLock,
+    node::{self, DirLock},
 };
 
 /// Brings a backup back into an empty data directory.
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn run(request: &NodeRequest, restore: &RestoreRequest) -> anyhow::Result<()> {
+    node::narrow_umask();
     let settings = config::load(&request.flags, &ProcessEnvironment)?.settings;
     let directory = Directory::open(&restore.from)?;
     let (name, snapshot) = match &restore.backup {

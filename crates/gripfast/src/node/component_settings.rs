@@ -21,7 +21,7 @@ pub(super) fn policy(settings: &Settings, service: &Service, identity: &Identity
         aliases: settings.reach.domain_aliases.clone(),
         former: Vec::new(),
         maintainer_rule: settings.acceptance.maintainer_rule,
-        contributors: settings.contributors.grasp06_enable,
+        contributors: takes_contributions(settings),
         repository_whitelist: settings.acceptance.repository_whitelist.clone(),
         repository_blacklist: settings.acceptance.repository_blacklist.clone(),
         event_blacklist: settings.acceptance.event_blacklist.clone(),
@@ -88,8 +88,7 @@ fn node(settings: &Settings, identity: &Identity) -> NodeInfo {
         description: settings.about.relay_description.clone(),
         contact: settings.about.relay_contact.clone(),
         icon: settings.about.relay_icon.clone(),
-        // Other private services let in the key that is told here (G08-13, E-7).
-        owner: settings.owner().filter(|_| !is_private).or(Some(own_key)),
+        owner: settings.owner().or(Some(own_key)),
         own_key: Some(own_key),
         repo_acceptance_criteria: match curation {
             _ if is_private => {
@@ -135,16 +134,25 @@ fn curation(settings: &Settings) -> Option<String> {
 /// The numbers of the GRASP documents that are on.
 fn grasps(settings: &Settings) -> Vec<u8> {
     let sync = &settings.sync;
+    let is_private = settings.acceptance.private_mode;
     let documents = [
         (1, true),
         (2, sync.sync_enabled),
-        (3, sync.sync_enabled && sync.sync_plus_enabled),
+        (
+            3,
+            sync.sync_enabled && sync.sync_plus_enabled && !is_private,
+        ),
         (5, settings.archive().mode.is_some()),
-        (6, settings.contributors.grasp06_enable),
-        (8, settings.acceptance.private_mode),
+        (6, takes_contributions(settings)),
+        (8, is_private),
     ];
     let is_on = documents.into_iter().filter(|(_, is_on)| *is_on);
     is_on.map(|(document, _)| document).collect()
+}
+
+/// Says whether pull requests are hosted below `/prs/`; a read-only archive takes no pushes (G05-8).
+fn takes_contributions(settings: &Settings) -> bool {
+    settings.contributors.grasp06_enable && !settings.archive().read_only
 }
 
 /// What may be kept in contributor repositories.

@@ -51,7 +51,7 @@ impl Identity {
             Some(keys) => keys.clone(),
             None => {
                 let file = settings.storage.data_dir.join(KEY_FILE);
-                let text = private_file::take(&file);
+                let text = private_file::keep(&file);
                 let text = text.with_context(|| format!("cannot keep {}", file.display()))?;
                 let keys = Keys::parse(&text);
                 keys.with_context(|| format!("{} holds no key", file.display()))?

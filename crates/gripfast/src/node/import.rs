@@ -104,6 +104,7 @@ pub(crate) async fn run(from: &Directories, settings: &Settings) -> anyhow::Resu
         &settings.git_data_path(),
         &settings.relay_data_path(),
     ])?;
+    crate::backup::check_finished(&settings.storage.data_dir)?;
     if let Some(file) = &from.key {
         take_key(file, settings)?;
         report.key_taken = true;

@@ -203,7 +203,7 @@ fn named(address: &str) -> Option<(&str, &str, &str)> {
 /// The secret key of this node, the same at every start.
 fn seed(data_dir: &Path) -> anyhow::Result<[u8; 32]> {
     let file = data_dir.join(KEY_FILE);
-    let text = private_file::take(&file);
+    let text = private_file::keep(&file);
     let text = text.with_context(|| format!("cannot keep a key in {}", file.display()))?;
     let mut seed = [0; 32];
     faster_hex::hex_decode(text.as_bytes(), &mut seed).context("the key is not hexadecimal")?;

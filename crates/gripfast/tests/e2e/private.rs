@@ -119,6 +119,9 @@ async fn two_members_work_with_plain_git_and_a_stranger_gets_nothing() -> Result
     }
     let tip = bob.git(&clone, &["rev-parse", "HEAD"]).await?.text()?;
     let mut bobs = bob.relay(&node).await?;
+    // By his own word he accepts what ada's announcement offers (G01-74).
+    bobs.publish_ok(&announcement(&bob.author, &ada.author, &[]))
+        .await?;
     let at = nostr::prelude::Timestamp::now() + 1_u64;
     let state = bob
         .author

@@ -1,11 +1,15 @@
 //! The laws of the join.
 
+use std::{cell::RefCell, collections::BTreeMap};
+
 use super::*;
 
 /// A small world: an owner and three who may be maintainers, with few moments, so that ties and
 /// overlaps are common.
 struct World {
     people: [Author; 4],
+    /// What was signed once: to sign again would give another signature.
+    signed: RefCell<BTreeMap<(usize, u8, u64), Event>>,
 }
 
 /// How one manifest is drawn: whom the owner lists and when, whom the second lists and when, who
@@ -16,6 +20,7 @@ impl World {
     fn new() -> Self {
         Self {
             people: [(); 4].map(|()| Author::new()),
+            signed: RefCell::default(),
         }
     }
 
@@ -23,7 +28,10 @@ impl World {
         let listed = (0..4)
             .filter(|i| *i != author && bits & (1 << i) != 0)
             .map(|i| &self.people[i]);
-        listing(&self.people[author], &listed.collect::<Vec<_>>(), seconds)
+        let sign = || listing(&self.people[author], &listed.collect::<Vec<_>>(), seconds);
+        let mut signed = self.signed.borrow_mut();
+        let event = signed.entry((author, bits, seconds)).or_insert_with(sign);
+        event.clone()
     }
 
     /// The manifest that a node with these events would make.
