@@ -279,7 +279,7 @@ impl Core {
         self.end_served(events).await
     }
 
-    /// Brings back what the rules in force do not take out any more, each as if it came anew;
+    /// Brings back what the rules in force do not take out any more, each as if it came again;
     /// repositories of a blacklist only if the operator has said so (G01-124).
     pub(crate) async fn restore_from_holding(
         self: &Arc<Self>,

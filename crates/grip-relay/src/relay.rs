@@ -128,7 +128,7 @@ impl Relay {
         self.shared.writer.failed().await
     }
 
-    /// Writes the event store anew without its free pages, while it is used; goes on to its end
+    /// Writes the event store again without its free pages, while it is used; goes on to its end
     /// even if nobody waits for it.
     pub async fn compact(&self) -> Result<Compacted, CompactError> {
         let store = self.shared.store.clone();

@@ -134,7 +134,7 @@ impl EventStore {
         Ok(value)
     }
 
-    /// Writes the store anew without its free pages, while it is read and written. Blocks for as
+    /// Writes the store again without its free pages, while it is read and written. Blocks for as
     /// long as that takes; writes wait for a moment at its end.
     ///
     /// Whatever happens on the way, the store is the old one or the new one, whole: the new file

@@ -79,7 +79,7 @@ impl Live {
         self.spacing = spacing;
     }
 
-    /// Arranges everything anew when something is opened next.
+    /// Arranges everything again when something is opened next.
     pub(super) fn rearrange(&mut self) {
         self.must_regroup = true;
     }

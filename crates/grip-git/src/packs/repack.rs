@@ -180,7 +180,7 @@ impl Packs {
     }
 
     /// Puts one pack in the place of others, all of whose objects it has. The grace time of its
-    /// objects counts from `newest`. Blocking; takes the lock, for each file anew.
+    /// objects counts from `newest`. Blocking; takes the lock, for each file again.
     fn replace(
         &self,
         identifier: &Identifier,

@@ -15,7 +15,7 @@ use crate::{
     repositories::ChangedBy,
 };
 
-/// A repair may show the next fault: a repository that was made anew has refs to get.
+/// A repair may show the next fault: a repository that was made again has refs to get.
 const MAX_PASSES: usize = 4;
 
 impl Grasp {
@@ -220,7 +220,7 @@ impl Core {
         Ok(())
     }
 
-    /// Puts aside what is damaged and can be made or fetched anew: refs, which events say, and
+    /// Puts aside what is damaged and can be made or fetched again: refs, which events say, and
     /// packs. Says whether there was something of the kind.
     async fn mend(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, GraspError> {
         let mend = move |core: &Self| {

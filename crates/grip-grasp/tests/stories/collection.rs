@@ -94,7 +94,7 @@ async fn an_archived_repository_goes_after_its_grace_time_and_its_objects_with_i
     assert_eq!(scene.node.grasp().sweep(in_two_days).await.stores, 1);
     assert!(!scene.node.has_store("x"));
 
-    // Who comes back begins anew.
+    // Who comes back begins from nothing.
     scene
         .node
         .accepts(&announce(&scene.owner, "y", &[]), HELD)

@@ -94,7 +94,7 @@ fn read_lines(file: &Path, events: &mut Vec<Event>, unreadable: &mut u64) -> any
     Ok(())
 }
 
-/// Reads what waited (L-8). Its deadlines begin anew here: the data is looked for once more.
+/// Reads what waited (L-8). Its deadlines begin again here: the data is looked for once more.
 fn read_waiting(file: &Path, events: &mut Vec<Event>) -> anyhow::Result<()> {
     let shown = file.display();
     let length = match fs::metadata(file) {
