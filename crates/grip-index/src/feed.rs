@@ -13,7 +13,7 @@ pub struct FeedQuery {
     /// From when on, inclusive, in nanoseconds since 1970.
     pub since_ns: i64,
     /// How many at most, never more than [`FeedQuery::MOST`]; beyond it only what a follower needs to
-    /// go on (see [`FeedQuery::unit_ns`]).
+    /// go on (see `unit_ns`).
     pub limit: usize,
     pub clock: Clock,
     /// Only this module and those below it.
