@@ -95,7 +95,7 @@ pub enum Unusable {
 }
 
 /// What went wrong below HTTP, or with it, in words for people. The library's own text is its
-/// source, for the log of whoever looks into it.
+/// source, for the log.
 #[derive(Debug)]
 pub struct Fault {
     kind: FaultKind,

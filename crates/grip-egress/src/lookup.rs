@@ -42,7 +42,7 @@ pub trait Lookup: Send + Sync {
 ///
 /// Whose share is used up: a name server that never answers keeps a thread for half a minute, and
 /// the question goes on when nobody waits for it any more. So lookups have places of their own, and
-/// names below one domain a few of them; whoever finds none waits, within his own patience.
+/// names below one domain a few of them; a lookup that finds none waits until its own deadline.
 #[derive(Clone)]
 pub struct SystemLookup {
     places: Arc<Semaphore>,
@@ -99,7 +99,7 @@ impl Lookup for SystemLookup {
             held.push(places.acquire_owned().await.map_err(closed)?);
             let (host, ask) = (host.to_owned(), self.ask);
             let asking = tokio::task::spawn_blocking(move || {
-                // Until the system has answered, whoever has given up by then.
+                // Held until the system has answered, even if the caller has timed out.
                 let _held = held;
                 ask(&host)
             });

@@ -13,7 +13,7 @@
 //! | half | all that is fetched from other servers |
 //! | a quarter | all pages for people |
 //!
-//! Whoever has nothing yet gets a first part if it is free at all. Who finds none waits for
+//! A payer that has nothing yet gets a first part if it is free at all. Who finds none waits for
 //! [`MAX_WAIT`], and may be overtaken by those who need less: what is free does not lie idle.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};

@@ -31,7 +31,7 @@ pub(crate) struct HostedRepositories {
     pub(crate) tags: Arc<ChangeSet<RepoAddr>>,
     /// Those for which other events speak than before, or that are served from now on, or no more.
     pub(crate) events: Arc<ChangeSet<RepoAddr>>,
-    /// Wakes whoever follows repositories on other relays.
+    /// Wakes the tasks that follow repositories on other relays.
     pub(crate) followed: Notify,
 }
 

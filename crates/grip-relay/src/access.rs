@@ -159,7 +159,7 @@ impl Login {
             }
             tokio::select! {
                 changed = members.changed() => {
-                    // Whoever keeps the list has ended, and the node ends too.
+                    // The owner of the list has ended, and the node ends too.
                     if changed.is_err() {
                         std::future::pending::<()>().await;
                     }

@@ -31,7 +31,7 @@ type Meeting = std::sync::Arc<dyn Fn() + Send + Sync>;
 static MEETINGS: parking_lot::Mutex<std::collections::BTreeMap<&'static str, Meeting>> =
     parking_lot::Mutex::new(std::collections::BTreeMap::new());
 
-/// Has whoever reaches the point `name` call `meeting` there, in this process, from now on.
+/// Has every thread that reaches the point `name` call `meeting` there, in this process, from now on.
 #[cfg(feature = "fault-points")]
 pub fn meet(name: &'static str, meeting: impl Fn() + Send + Sync + 'static) {
     MEETINGS.lock().insert(name, std::sync::Arc::new(meeting));

@@ -131,7 +131,7 @@ async fn keep_rendering(
             }
             sleep(EVERY).await;
         }
-        // Whoever comes next must not see what was.
+        // The next viewer must not see an old part.
         sender.send_replace(Bytes::new());
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Safe while pushes and fetches are under way:
 //! - A pack that came within the grace time stays as it is, and what a ref named within it is a root:
-//!   whoever was told of an object has the whole grace time to fetch it or to build on it.
+//!   a client that was told of an object has the whole grace time to fetch it or to build on it.
 //! - What stays has all it links to. So objects of packs that stay are roots as well, wanted or not.
 //! - Packs are swapped in the identifier's turn, and only while no pack is being received: one that is
 //!   was checked against the objects that would go. What has come since the walk is walked before.

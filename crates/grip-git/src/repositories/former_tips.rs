@@ -1,6 +1,6 @@
 //! Former tips: what refs named until a while ago.
 //!
-//! Whoever was told of a tip may be fetching it, or building on it. So what a ref names no longer is
+//! A client that was told of a tip may be fetching it, or building on it. So what a ref names no longer is
 //! kept for the grace time, as a reflog would keep it. Each store has two lists, one line a tip: for
 //! `refs/nostr/*`, which strangers move, and for the rest. A list that grows beyond [`MAX_BYTES`] loses
 //! its older half.

@@ -12,7 +12,7 @@ use grip_nostr::{
 use super::{InvalidManifest, MAX_VIA};
 
 /// The announcements by which `author` is a maintainer of the owner's repository: those of the leads
-/// that are pointed at, and of whoever accepted an invitation on the way (G01-72, G01-74); none that is
+/// that are pointed at, and of those who accepted an invitation on the way (G01-72, G01-74); none that is
 /// not needed. Empty where the owner leads and is the author.
 ///
 /// Of several announcements of one key only the newest counts.
@@ -34,7 +34,7 @@ pub(super) fn chain(
             needed.insert(*key);
         }
     }
-    // In the order that follows from what is left alone: whoever reads it finds the same.
+    // In the order that follows from what is left alone: every reader finds the same.
     let order = joined(&needed).unwrap_or_default();
     let via: Vec<Announcement> = order.iter().filter_map(|key| known.remove(key)).collect();
     (via.len() <= MAX_VIA)

@@ -5,7 +5,7 @@ const CONTROL: u8 = 0x8;
 
 /// How long the message under way is, as far as the heads of its frames have come.
 ///
-/// Nothing is checked here: whoever takes the frames apart does that.
+/// Nothing is checked here: the websocket parser does that.
 #[derive(Debug, Default)]
 pub(super) struct FrameLengths {
     /// Bytes of the frames of the message, those not yet read included.

@@ -34,7 +34,7 @@ impl Cause {
                     return Self::of_tls(error);
                 }
                 match error.kind() {
-                    // Whoever listens there does not know what a handshake is.
+                    // The server there does not speak TLS.
                     _ if error.to_string().contains("tls handshake") => return Self::Tls,
                     io::ErrorKind::ConnectionRefused => return Self::Refused,
                     io::ErrorKind::TimedOut => return Self::TimedOut,

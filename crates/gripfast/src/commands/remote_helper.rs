@@ -3,7 +3,7 @@
 //! Git starts it as `git-remote-grip` and talks to it by lines (gitremote-helpers(7)). The refs are
 //! those of the signed state in the manifest, which is checked here and not taken from the node's
 //! word; their objects come from the first provider that has them all. An object is what its id
-//! says, so whoever sends it, the result is what the maintainers signed.
+//! says, so whichever provider sends it, the result is what the maintainers signed.
 
 use std::{
     collections::BTreeSet,
