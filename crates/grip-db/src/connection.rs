@@ -1,5 +1,6 @@
 //! One connection while work is done on it.
 
+use futures_util::future::BoxFuture;
 use sqlx::{
     FromRow, PgConnection, SqliteConnection, error::BoxDynError, postgres::PgRow, sqlite::SqliteRow,
 };
@@ -53,21 +54,49 @@ impl WorkState {
     }
 }
 
+/// Rows as their engine gave them.
+enum Rows {
+    Sqlite(Vec<SqliteRow>),
+    Postgres(Vec<PgRow>),
+}
+
+impl Rows {
+    fn decode<R: FromRows>(&self) -> Result<Vec<R>, DbError> {
+        match self {
+            Self::Sqlite(rows) => {
+                let rows: Result<_, _> = rows.iter().map(R::from_row).collect();
+                rows.map_err(DbError::of_file)
+            }
+            Self::Postgres(rows) => {
+                let rows: Result<_, _> = rows.iter().map(R::from_row).collect();
+                rows.map_err(DbError::of_server)
+            }
+        }
+    }
+}
+
+/// How many rows are asked for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    First,
+    All,
+}
+
 /// The same body for both engines.
 macro_rules! run {
-    ($self:ident, $statement:ident, $columns:expr, $values:expr, $make:path, $finish:ident $(, $map:expr)?) => {{
+    ($self:ident, $statement:ident, $columns:expr, $values:expr, |$query:ident, $connection:ident| $run:expr, $sqlite:expr, $postgres:expr) => {{
         let done = match &mut $self.link {
             EngineConnection::Sqlite(connection) => {
                 let arguments = for_sqlite($columns, $values).map_err(unbound)?;
-                let query = $make($statement.text(Engine::Sqlite), arguments);
-                let done = query.$finish(&mut **connection).await;
-                done$(.map($map))?.map_err(DbError::of_file)
+                let $query = sqlx::query_with($statement.text(Engine::Sqlite), arguments);
+                let $connection = &mut **connection;
+                $run.map($sqlite).map_err(DbError::of_file)
             }
             EngineConnection::Postgres(connection) => {
                 let arguments = for_postgres($columns, $values).map_err(unbound)?;
-                let query = $make($statement.text(Engine::Postgres), arguments);
-                let done = query.$finish(&mut **connection).await;
-                done$(.map($map))?.map_err(DbError::of_server)
+                let $query = sqlx::query_with($statement.text(Engine::Postgres), arguments);
+                let $connection = &mut **connection;
+                $run.map($postgres).map_err(DbError::of_server)
             }
         };
         $self.recorded(done)
@@ -87,12 +116,12 @@ impl<'c> Connection<'c> {
     }
 
     /// Runs a statement and says how many rows it changed.
-    pub async fn execute(
-        &mut self,
-        statement: &Statement,
-        values: &[Value],
-    ) -> Result<u64, DbError> {
-        self.execute_rows(statement, &[], values).await
+    pub fn execute<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        values: &'a [Value],
+    ) -> BoxFuture<'a, Result<u64, DbError>> {
+        self.execute_rows(statement, &[], values)
     }
 
     pub async fn fetch_all<R: FromRows>(
@@ -108,14 +137,9 @@ impl<'c> Connection<'c> {
         statement: &Statement,
         values: &[Value],
     ) -> Result<Option<R>, DbError> {
-        run!(
-            self,
-            statement,
-            &[],
-            values,
-            sqlx::query_as_with,
-            fetch_optional
-        )
+        let rows = self.rows(statement, &[], values, Wanted::First).await?;
+        let mut rows = self.recorded(rows.decode())?;
+        Ok(rows.pop())
     }
 
     /// For statements that always give a row.
@@ -124,26 +148,34 @@ impl<'c> Connection<'c> {
         statement: &Statement,
         values: &[Value],
     ) -> Result<R, DbError> {
-        run!(self, statement, &[], values, sqlx::query_as_with, fetch_one)
+        let row = self.fetch_optional(statement, values).await?;
+        let missing = || match self.engine() {
+            Engine::Sqlite => DbError::of_file(sqlx::Error::RowNotFound),
+            Engine::Postgres => DbError::of_server(sqlx::Error::RowNotFound),
+        };
+        let row = row.ok_or_else(missing);
+        self.recorded(row)
     }
 
     /// Runs a statement over many rows at once. The placeholders of the columns come after those
     /// of `values`.
-    pub async fn execute_rows(
-        &mut self,
-        statement: &Statement,
-        columns: &[Column],
-        values: &[Value],
-    ) -> Result<u64, DbError> {
-        run!(
-            self,
-            statement,
-            columns,
-            values,
-            sqlx::query_with,
-            execute,
-            |done| done.rows_affected()
-        )
+    pub fn execute_rows<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        columns: &'a [Column],
+        values: &'a [Value],
+    ) -> BoxFuture<'a, Result<u64, DbError>> {
+        Box::pin(async move {
+            run!(
+                self,
+                statement,
+                columns,
+                values,
+                |query, connection| query.execute(connection).await,
+                |done| done.rows_affected(),
+                |done| done.rows_affected()
+            )
+        })
     }
 
     /// Like [`Connection::execute_rows`], for statements with `RETURNING`.
@@ -153,30 +185,53 @@ impl<'c> Connection<'c> {
         columns: &[Column],
         values: &[Value],
     ) -> Result<Vec<R>, DbError> {
-        run!(
-            self,
-            statement,
-            columns,
-            values,
-            sqlx::query_as_with,
-            fetch_all
-        )
+        let rows = self.rows(statement, columns, values, Wanted::All).await?;
+        self.recorded(rows.decode())
+    }
+
+    /// Reads rows without a type, so that the engines' clients are compiled once and not for each.
+    fn rows<'a>(
+        &'a mut self,
+        statement: &'a Statement,
+        columns: &'a [Column],
+        values: &'a [Value],
+        wanted: Wanted,
+    ) -> BoxFuture<'a, Result<Rows, DbError>> {
+        Box::pin(async move {
+            run!(
+                self,
+                statement,
+                columns,
+                values,
+                |query, connection| match wanted {
+                    Wanted::First => {
+                        let row = query.fetch_optional(connection).await;
+                        row.map(Vec::from_iter)
+                    }
+                    Wanted::All => query.fetch_all(connection).await,
+                },
+                Rows::Sqlite,
+                Rows::Postgres
+            )
+        })
     }
 
     /// Tells everybody who listens to `topic`, in every instance, once the work is committed.
-    pub async fn notify(&mut self, topic: &str) -> Result<(), DbError> {
-        if let EngineConnection::Postgres(connection) = &mut self.link {
-            let told = sqlx::query("SELECT pg_notify($1, $2)")
-                .bind(crate::topics::CHANNEL)
-                .bind(topic)
-                .execute(&mut **connection)
-                .await;
-            self.recorded(told.map_err(DbError::of_server))?;
-        }
-        if !self.state.notified.iter().any(|told| told == topic) {
-            self.state.notified.push(topic.to_owned());
-        }
-        Ok(())
+    pub fn notify<'a>(&'a mut self, topic: &'a str) -> BoxFuture<'a, Result<(), DbError>> {
+        Box::pin(async move {
+            if let EngineConnection::Postgres(connection) = &mut self.link {
+                let told = sqlx::query("SELECT pg_notify($1, $2)")
+                    .bind(crate::topics::CHANNEL)
+                    .bind(topic)
+                    .execute(&mut **connection)
+                    .await;
+                self.recorded(told.map_err(DbError::of_server))?;
+            }
+            if !self.state.notified.iter().any(|told| told == topic) {
+                self.state.notified.push(topic.to_owned());
+            }
+            Ok(())
+        })
     }
 
     /// Runs text that has no values, such as `BEGIN`.

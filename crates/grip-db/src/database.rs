@@ -19,12 +19,12 @@ use tokio::sync::watch;
 
 pub(crate) use self::server::Host;
 pub use self::server::Server;
-use self::{server::pool::ConnectionPool, transaction::within};
+use self::server::pool::ConnectionPool;
 use crate::{
     Connection, DbError, FromRows, OpenError, Statement, Value,
     clock::Clock,
-    connection::{EngineConnection, WorkState},
     topics::Topics,
+    work::Once,
     writer::{self, Reserved, Writer},
 };
 
@@ -186,21 +186,12 @@ impl Db {
         T: Send,
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send,
     {
-        match &self.inner.pool {
-            Pool::Sqlite(pool) => {
-                let mut state = WorkState::default();
-                let reading = async {
-                    let mut link = pool.acquire().await.map_err(DbError::of_file)?;
-                    work(Connection::new(
-                        EngineConnection::Sqlite(&mut link),
-                        &mut state,
-                    ))
-                    .await
-                };
-                within(TIME_LIMIT, reading).await
-            }
-            Pool::Postgres(pool) => self.inner.run(pool, work).await,
-        }
+        let mut work = Once::new(work);
+        let done = match &self.inner.pool {
+            Pool::Sqlite(pool) => self.inner.read(pool, &mut work).await,
+            Pool::Postgres(pool) => self.inner.run(pool, &mut work).await,
+        };
+        work.value(done)
     }
 
     /// Does the work in one transaction: all of it is on the disk when this returns, or nothing.
@@ -213,7 +204,11 @@ impl Db {
     {
         match &self.inner.pool {
             Pool::Sqlite(_) => self.inner.writer.reserve().await?.request(work).await,
-            Pool::Postgres(pool) => self.inner.transact(pool, work).await,
+            Pool::Postgres(pool) => {
+                let mut work = Once::new(work);
+                let done = self.inner.transact(pool, &mut work).await;
+                work.value(done)
+            }
         }
     }
 
@@ -226,7 +221,11 @@ impl Db {
     {
         match &self.inner.pool {
             Pool::Sqlite(_) => self.inner.writer.reserve().await?.request(work).await,
-            Pool::Postgres(pool) => self.inner.run(pool, work).await,
+            Pool::Postgres(pool) => {
+                let mut work = Once::new(work);
+                let done = self.inner.run(pool, &mut work).await;
+                work.value(done)
+            }
         }
     }
 

@@ -12,6 +12,7 @@ mod test_rows;
 mod testing;
 mod topics;
 mod value;
+mod work;
 mod writer;
 
 /// For [`from_row!`] alone.

@@ -14,6 +14,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
     Connection, DbError, WriterStats, connection::WorkState, database::Host, topics::Topics,
+    work::Work,
 };
 
 mod connection;
@@ -22,7 +23,7 @@ mod request;
 pub(crate) use self::request::{Handle, Reserved};
 use self::{
     connection::{Target, WriterConnection},
-    request::{Request, Work},
+    request::{Request, Requested},
 };
 
 /// Requests in the channel at most; further senders wait.
@@ -107,7 +108,7 @@ impl Writer {
 
     /// A server may hang, so that work for it is answered in time: two thirds of the time limit are
     /// for the turn, one is for the work. The disk of a file is waited for.
-    fn has_time(&self, request: &dyn Work) -> bool {
+    fn has_time(&self, request: &dyn Requested) -> bool {
         match &self.connection.source {
             Target::Sqlite(_) => true,
             Target::Postgres(host) => request.since().elapsed() < host.time_limit() - host.answer(),

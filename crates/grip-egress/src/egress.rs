@@ -7,6 +7,7 @@ mod websocket;
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use grip_limits::{Permit, Throttle, Verdict};
 use grip_types::Domain;
 use rustls::pki_types::CertificateDer;
@@ -114,33 +115,35 @@ impl Egress {
     }
 
     /// [`Egress::send`] with another policy.
-    pub async fn send_with(
-        &self,
-        policy: &RequestPolicy,
+    pub fn send_with<'a>(
+        &'a self,
+        policy: &'a RequestPolicy,
         request: Request,
         permit: Permit,
-    ) -> Result<Reply, EgressError> {
-        let Options { total, idle, .. } = self.inner.options;
-        let deadline = Instant::now() + total;
-        let mut permit = self.check_first(policy, &request.url, permit)?;
-        let mut hop = Hop::first(policy, &request);
-        let mut followed = 0;
-        loop {
-            let head = self.ask(policy, &request, &hop, permit, deadline).await?;
-            let status = head.response.status();
-            let url = hop.url.clone();
-            tracing::debug!(url = %Shown(&url), status = status.as_u16(), "received response");
-            if status.is_success() {
-                return head.reply(&request, url, idle, deadline);
+    ) -> BoxFuture<'a, Result<Reply, EgressError>> {
+        Box::pin(async move {
+            let Options { total, idle, .. } = self.inner.options;
+            let deadline = Instant::now() + total;
+            let mut permit = self.check_first(policy, &request.url, permit)?;
+            let mut hop = Hop::first(policy, &request);
+            let mut followed = 0;
+            loop {
+                let head = self.ask(policy, &request, &hop, permit, deadline).await?;
+                let status = head.response.status();
+                let url = hop.url.clone();
+                tracing::debug!(url = %Shown(&url), status = status.as_u16(), "received response");
+                if status.is_success() {
+                    return head.reply(&request, url, idle, deadline);
+                }
+                if !policy.follow || !redirect::is_redirect(status) {
+                    return refusal::read(head, url, idle, deadline, policy.any_status).await;
+                }
+                let to;
+                (to, permit) = self.follow(&request, &url, head, followed).await?;
+                hop = hop.to(to);
+                followed += 1;
             }
-            if !policy.follow || !redirect::is_redirect(status) {
-                return refusal::read(head, url, idle, deadline, policy.any_status).await;
-            }
-            let to;
-            (to, permit) = self.follow(&request, &url, head, followed).await?;
-            hop = hop.to(to);
-            followed += 1;
-        }
+        })
     }
 
     fn check_first(

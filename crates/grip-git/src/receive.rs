@@ -2,6 +2,7 @@
 
 use std::{io, process::Stdio, time::Duration};
 
+use futures_util::future::BoxFuture;
 use grip_types::{Identifier, Oid};
 use rustix::process::Pid;
 use tokio::{
@@ -152,13 +153,13 @@ impl Repositories {
     pub async fn receive_within<R>(
         &self,
         identifier: &Identifier,
-        pack: R,
+        mut pack: R,
         caps: Caps,
     ) -> Result<Quarantine, ReceiveError>
     where
         R: AsyncRead + Send + Unpin,
     {
-        self.receive_into(identifier, false, pack, caps).await
+        self.receive_into(identifier, false, &mut pack, caps).await
     }
 
     /// As [`Self::receive_within`], for a contributor repository: the pack has to be complete in
@@ -166,59 +167,59 @@ impl Repositories {
     pub async fn receive_apart<R>(
         &self,
         identifier: &Identifier,
-        pack: R,
+        mut pack: R,
         caps: Caps,
     ) -> Result<Quarantine, ReceiveError>
     where
         R: AsyncRead + Send + Unpin,
     {
-        self.receive_into(identifier, true, pack, caps).await
+        self.receive_into(identifier, true, &mut pack, caps).await
     }
 
-    async fn receive_into<R>(
-        &self,
-        identifier: &Identifier,
+    fn receive_into<'a>(
+        &'a self,
+        identifier: &'a Identifier,
         is_apart: bool,
-        pack: R,
+        pack: &'a mut (dyn AsyncRead + Send + Unpin),
         caps: Caps,
-    ) -> Result<Quarantine, ReceiveError>
-    where
-        R: AsyncRead + Send + Unpin,
-    {
-        let options = &self.inner.options;
-        self.has_free_space().await?;
-        let budget = &self.inner.memory;
-        let memory = budget.acquire(caps.payer, identifier, MEMORY_TO_TAKE_IN);
-        let memory = memory.await?;
-        let dir = self.new_quarantine(identifier, is_apart).await?;
-        let mut running = self.inner.git.start(self.index_pack(&dir), &memory).await?;
-        // Bases that came without are added to the pack.
-        running.limit_file_size(caps.max_pack_bytes.saturating_mul(2));
-        let mut memory = GrowingMemory {
-            permit: memory,
-            process: running.id(),
-        };
-        let feed = self.feed(pack, running.stdin(), &mut memory, caps);
-        let (stdout, stderr) = (running.stdout(), running.stderr());
-        let finish =
-            async { tokio::try_join!(read_bounded(stdout), read_bounded(stderr), running.wait()) };
-        tokio::pin!(finish);
-        let (said, complaint, status) = tokio::select! {
-            // Git may find the fault, or the end of the pack, before the client has sent all.
-            finished = &mut finish => finished?,
-            fed = feed => {
-                fed?;
-                time::timeout(options.work_limit, finish)
-                    .await
-                    .map_err(|_| ReceiveError::TooSlow(options.work_limit))??
+    ) -> BoxFuture<'a, Result<Quarantine, ReceiveError>> {
+        Box::pin(async move {
+            let options = &self.inner.options;
+            self.has_free_space().await?;
+            let budget = &self.inner.memory;
+            let memory = budget.acquire(caps.payer, identifier, MEMORY_TO_TAKE_IN);
+            let memory = memory.await?;
+            let dir = self.new_quarantine(identifier, is_apart).await?;
+            let mut running = self.inner.git.start(self.index_pack(&dir), &memory).await?;
+            // Bases that came without are added to the pack.
+            running.limit_file_size(caps.max_pack_bytes.saturating_mul(2));
+            let mut memory = GrowingMemory {
+                permit: memory,
+                process: running.id(),
+            };
+            let feed = self.feed(pack, running.stdin(), &mut memory, caps);
+            let (stdout, stderr) = (running.stdout(), running.stderr());
+            let finish = async {
+                tokio::try_join!(read_bounded(stdout), read_bounded(stderr), running.wait())
+            };
+            tokio::pin!(finish);
+            let (said, complaint, status) = tokio::select! {
+                // Git may find the fault, or the end of the pack, before the client has sent all.
+                finished = &mut finish => finished?,
+                fed = feed => {
+                    fed?;
+                    time::timeout(options.work_limit, finish)
+                        .await
+                        .map_err(|_| ReceiveError::TooSlow(options.work_limit))??
+                }
+            };
+            if !status.success() {
+                return Err(git_error::from_complaint(status, &complaint));
             }
-        };
-        if !status.success() {
-            return Err(git_error::from_complaint(status, &complaint));
-        }
-        let hash = said.trim().strip_prefix("pack\t").unwrap_or_default();
-        let whole = self.quarantine(identifier, is_apart, None, caps.payer);
-        whole.seal(dir, hash).await
+            let hash = said.trim().strip_prefix("pack\t").unwrap_or_default();
+            let whole = self.quarantine(identifier, is_apart, None, caps.payer);
+            whole.seal(dir, hash).await
+        })
     }
 
     /// What a push that only deletes refs has instead of a pack.
@@ -285,16 +286,13 @@ impl Repositories {
 
     /// Passes the client's bytes on to git, within the limits. The last few are held back until the
     /// pack seems whole and there is memory for its deltas.
-    async fn feed<R>(
+    async fn feed(
         &self,
-        mut pack: R,
+        pack: &mut (dyn AsyncRead + Send + Unpin),
         stdin: Option<ChildStdin>,
         memory: &mut GrowingMemory,
         caps: Caps,
-    ) -> Result<(), ReceiveError>
-    where
-        R: AsyncRead + Send + Unpin,
-    {
+    ) -> Result<(), ReceiveError> {
         let Caps {
             max_pack_bytes: limit,
             stall,
@@ -446,7 +444,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = grip_tasks::spawn_blocking(work).await;
     Ok(done.map_err(io::Error::other)??)
 }
 

@@ -78,27 +78,24 @@ impl Repositories {
             repo: repo.clone(),
             protocol,
         };
-        let state = State::Start(Box::new((start, body)));
+        let state = State::Start(Box::new(start), Box::new(body));
         Ok(Box::pin(stream::try_unfold(state, |state| state.next())))
     }
 }
 
-enum State<B> {
-    Start(Box<(Start, B)>),
+enum State {
+    Start(Box<Start>, Box<dyn AsyncRead + Send + Unpin>),
     Running(Box<Session>),
     Over,
 }
 
-impl<B: AsyncRead + Send + Unpin + 'static> State<B> {
+impl State {
     async fn next(self) -> io::Result<Option<(Bytes, Self)>> {
         let mut session = match self {
-            Self::Start(parts) => {
-                let (start, body) = *parts;
-                match start.run(body).await {
-                    Ok(session) => session,
-                    Err(reason) => return Ok(Some((error_packet(&reason), Self::Over))),
-                }
-            }
+            Self::Start(start, body) => match start.run(body).await {
+                Ok(session) => session,
+                Err(reason) => return Ok(Some((error_packet(&reason), Self::Over))),
+            },
             Self::Running(session) => session,
             Self::Over => return Ok(None),
         };

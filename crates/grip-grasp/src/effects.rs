@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use grip_nostr::{EventId, RepoAddr};
 use grip_purgatory::Phase;
 use grip_types::Identifier;
@@ -17,14 +18,16 @@ use crate::{
 
 impl Core {
     /// Carries out `effects` in their order; the caller has the turns of all they name.
-    pub(crate) async fn carry_out(
-        self: &Arc<Self>,
+    pub(crate) fn carry_out<'a>(
+        self: &'a Arc<Self>,
         effects: Vec<Effect>,
-    ) -> Result<(), GraspError> {
-        for effect in effects {
-            self.carry_out_one(effect).await?;
-        }
-        Ok(())
+    ) -> BoxFuture<'a, Result<(), GraspError>> {
+        Box::pin(async move {
+            for effect in effects {
+                self.carry_out_one(effect).await?;
+            }
+            Ok(())
+        })
     }
 
     async fn carry_out_one(self: &Arc<Self>, effect: Effect) -> Result<(), GraspError> {

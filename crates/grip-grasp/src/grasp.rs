@@ -6,6 +6,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
 use grip_db::Db;
 use grip_git::Repositories;
 use grip_nostr::{RepoAddr, Timestamp};
@@ -164,8 +165,11 @@ impl Core {
         self.store.read().map_err(ViewError::new)
     }
 
-    pub(crate) async fn turns(&self, identifiers: Vec<Identifier>) -> Result<Turns, GraspError> {
-        Ok(self.lanes.enter_all(identifiers).await?)
+    pub(crate) fn turns<'a>(
+        &'a self,
+        identifiers: Vec<Identifier>,
+    ) -> BoxFuture<'a, Result<Turns, GraspError>> {
+        Box::pin(async move { Ok(self.lanes.enter_all(identifiers).await?) })
     }
 }
 

@@ -123,29 +123,31 @@ impl Core {
     }
 
     /// The same, and nothing else comes back with it.
-    pub(crate) async fn process_held_back(
-        self: &Arc<Self>,
+    pub(crate) fn process_held_back<'a>(
+        self: &'a Arc<Self>,
         event: Event,
         source: EventSource,
-    ) -> Answer {
-        let processed = if let Err(error) = self.has_room_for(&event).await {
-            Err(error)
-        } else if event.kind == kinds::ANNOUNCEMENT {
-            self.process_announcement(&event, source).await
-        } else if event.kind == kinds::STATE {
-            self.process_state(&event, source).await
-        } else if event.kind == kinds::DELETION {
-            self.process_deletion(&event, source).await
-        } else if event.kind == kinds::VANISH {
-            self.process_vanish(&event, source).await
-        } else {
-            self.process_pull_request(&event, source).await
-        };
-        processed.unwrap_or_else(|error| {
-            let answer = error.answer();
-            self.refusals
-                .note_event(&event, &answer.message, Vec::new(), timestamp());
-            answer
+    ) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            let processed = if let Err(error) = self.has_room_for(&event).await {
+                Err(error)
+            } else if event.kind == kinds::ANNOUNCEMENT {
+                self.process_announcement(&event, source).await
+            } else if event.kind == kinds::STATE {
+                self.process_state(&event, source).await
+            } else if event.kind == kinds::DELETION {
+                self.process_deletion(&event, source).await
+            } else if event.kind == kinds::VANISH {
+                self.process_vanish(&event, source).await
+            } else {
+                self.process_pull_request(&event, source).await
+            };
+            processed.unwrap_or_else(|error| {
+                let answer = error.answer();
+                self.refusals
+                    .note_event(&event, &answer.message, Vec::new(), timestamp());
+                answer
+            })
         })
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use grip_nostr::{EventId, RepoAddr};
 use grip_types::Oid;
 
@@ -14,36 +15,38 @@ use crate::{
 
 impl Core {
     /// Notes such refs of `repositories`, so that they go if no event comes (G01-47).
-    pub(crate) async fn hold_orphan_refs(
-        self: &Arc<Self>,
+    pub(crate) fn hold_orphan_refs<'a>(
+        self: &'a Arc<Self>,
         repositories: Vec<RepoAddr>,
-    ) -> Result<(), GraspError> {
-        let look = move |core: &Self| {
-            let mut found = Vec::new();
-            for addr in repositories {
-                let orphans = core.orphans(&addr)?.into_iter();
-                found.extend(orphans.map(|(id, tip)| (id, tip, addr.clone())));
+    ) -> BoxFuture<'a, Result<(), GraspError>> {
+        Box::pin(async move {
+            let look = move |core: &Self| {
+                let mut found = Vec::new();
+                for addr in repositories {
+                    let orphans = core.orphans(&addr)?.into_iter();
+                    found.extend(orphans.map(|(id, tip)| (id, tip, addr.clone())));
+                }
+                Ok::<_, GraspError>(found)
+            };
+            let orphans = self.blocking("grasp.look", look).await??;
+            if orphans.is_empty() {
+                return Ok(());
             }
-            Ok::<_, GraspError>(found)
-        };
-        let orphans = self.blocking("grasp.look", look).await??;
-        if orphans.is_empty() {
-            return Ok(());
-        }
-        tracing::info!(
-            count = orphans.len(),
-            "holding refs without an event until they expire"
-        );
-        self.held(|purgatory| {
-            let mut changes = Vec::new();
-            for (id, tip, addr) in orphans {
-                // Without room they stay until the next start.
-                let noted = purgatory.add_pr_placeholder(id, tip, addr, None, now());
-                changes.extend(noted.unwrap_or_default());
-            }
-            ((), changes)
+            tracing::info!(
+                count = orphans.len(),
+                "holding refs without an event until they expire"
+            );
+            self.held(|purgatory| {
+                let mut changes = Vec::new();
+                for (id, tip, addr) in orphans {
+                    // Without room they stay until the next start.
+                    let noted = purgatory.add_pr_placeholder(id, tip, addr, None, now());
+                    changes.extend(noted.unwrap_or_default());
+                }
+                ((), changes)
+            })
+            .await
         })
-        .await
     }
 
     fn orphans(&self, addr: &RepoAddr) -> Result<Vec<(EventId, Oid)>, GraspError> {

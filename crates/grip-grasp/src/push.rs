@@ -23,6 +23,7 @@ mod upload;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use grip_git::{
     Caps, Payer, Quarantine, ReceiveError,
     push_request::{Capabilities, PushRequest, ReadError},
@@ -49,37 +50,21 @@ impl Grasp {
     /// until all is done.
     ///
     /// Dropping the future before it returns gives the push up.
-    pub async fn push<B>(
+    pub fn push<B>(
         &self,
         addr: RepoAddr,
         network: Option<ClientNetwork>,
-        mut body: B,
-    ) -> PushReply
+        body: B,
+    ) -> BoxFuture<'_, PushReply>
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
-        let stall = self.core.repositories.options().stall;
-        match grip_git::push_request::read(&mut body, stall).await {
-            // The probe that git sends ahead of a large push.
-            Ok((request, _)) if request.commands.is_empty() => PushReply::whole(Bytes::new()),
-            Ok((request, taken)) => {
-                let push = Push::new(addr, network, request);
-                self.core.push(push, Upload::new(taken, body)).await
-            }
-            Err(ReadError::Refused(error)) => {
-                drain(&mut body).await;
-                self.core
-                    .refusals
-                    .note_push(&addr, &error.to_string(), Vec::new());
-                PushReply::whole(error.reply())
-            }
-            Err(error) => {
-                let capabilities = Capabilities::default();
-                PushReply::whole(report::refused(&capabilities, [], &error.to_string()))
-            }
-        }
+        self.core.take_push(addr, network, Box::new(body))
     }
 }
+
+/// The body of a request, whatever it comes from.
+type Body = Box<dyn AsyncRead + Send + Unpin>;
 
 /// What a client asks for.
 struct Push {
@@ -127,14 +112,40 @@ impl Push {
 }
 
 impl Core {
-    async fn push<B>(
+    fn take_push(
+        self: &Arc<Self>,
+        addr: RepoAddr,
+        network: Option<ClientNetwork>,
+        mut body: Body,
+    ) -> BoxFuture<'_, PushReply> {
+        Box::pin(async move {
+            let stall = self.repositories.options().stall;
+            match grip_git::push_request::read(&mut body, stall).await {
+                // The probe that git sends ahead of a large push.
+                Ok((request, _)) if request.commands.is_empty() => PushReply::whole(Bytes::new()),
+                Ok((request, taken)) => {
+                    let push = Push::new(addr, network, request);
+                    self.push(push, Upload::new(taken, body)).await
+                }
+                Err(ReadError::Refused(error)) => {
+                    drain(&mut body).await;
+                    self.refusals
+                        .note_push(&addr, &error.to_string(), Vec::new());
+                    PushReply::whole(error.reply())
+                }
+                Err(error) => {
+                    let capabilities = Capabilities::default();
+                    PushReply::whole(report::refused(&capabilities, [], &error.to_string()))
+                }
+            }
+        })
+    }
+
+    async fn push(
         self: &Arc<Self>,
         push: Push,
-        (mut upload, at_end): (Upload<B>, oneshot::Receiver<()>),
-    ) -> PushReply
-    where
-        B: AsyncRead + Send + Unpin + 'static,
-    {
+        (mut upload, at_end): (Upload<Body>, oneshot::Receiver<()>),
+    ) -> PushReply {
         let push = Arc::new(push);
         let permit = self.pushes.acquire(&push.addr, push.network).await;
         let Some(permit) = permit else {
@@ -176,17 +187,14 @@ impl Core {
     }
 
     /// The answer to a push whose commands were allowed; none if its client went away.
-    async fn receive_and_land<B>(
+    async fn receive_and_land(
         self: &Arc<Self>,
         push: &Arc<Push>,
         wanted: WantedTips,
-        mut upload: Upload<B>,
+        mut upload: Upload<Body>,
         permit: &PushPermit,
         gone: CancellationToken,
-    ) -> Option<Bytes>
-    where
-        B: AsyncRead + Send + Unpin + 'static,
-    {
+    ) -> Option<Bytes> {
         let received = if push.has_pack {
             let receiving = self.receive(push, &wanted, &mut upload);
             tokio::select! {
@@ -221,15 +229,12 @@ impl Core {
     }
 
     /// Receives the pack. Of one that would all be staged, no more is taken than fits.
-    async fn receive<B>(
+    async fn receive(
         &self,
         push: &Push,
         wanted: &WantedTips,
-        upload: &mut Upload<B>,
-    ) -> Result<Quarantine, Denied>
-    where
-        B: AsyncRead + Send + Unpin + 'static,
-    {
+        upload: &mut Upload<Body>,
+    ) -> Result<Quarantine, Denied> {
         let options = self.repositories.options();
         let mut caps = Caps {
             max_pack_bytes: options.max_pack_bytes,

@@ -16,6 +16,7 @@ mod states;
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use grip_nostr::{Event, EventId, RepoAddr, State, kinds};
 use grip_purgatory::{CompactEvent, Waiting};
 use grip_types::{ErrorChain, Identifier, Origin};
@@ -130,44 +131,46 @@ impl Core {
     /// Releases what it can; the caller has the turn of `identifier`. Pull requests that concern others
     /// as well are released a moment later, in the turns of all: nobody waits for a name that a
     /// stranger put beside his.
-    pub(crate) async fn release(
-        self: &Arc<Self>,
-        identifier: &Identifier,
+    pub(crate) fn release<'a>(
+        self: &'a Arc<Self>,
+        identifier: &'a Identifier,
         source: DataSource,
-    ) -> Released {
-        let mut released = Released::default();
-        let outcome = self.release_announcements(identifier, &mut released).await;
-        released.note(outcome);
-        match self.ready_states(identifier).await {
-            Ok(ready) => {
-                for id in ready {
-                    let outcome = self.release_state(identifier, id, &mut released).await;
-                    released.note(outcome);
-                }
-            }
-            Err(error) => released.note(Err(error)),
-        }
-        let (own, shared) = self.waiting_pull_requests(identifier);
-        for id in own {
-            let outcome = self.release_pull_request(id, &mut released).await;
+    ) -> BoxFuture<'a, Released> {
+        Box::pin(async move {
+            let mut released = Released::default();
+            let outcome = self.release_announcements(identifier, &mut released).await;
             released.note(outcome);
-        }
-        if !shared.is_empty() {
-            let core = Arc::clone(self);
-            let releasing = async move { core.release_shared(shared).await };
-            self.group.spawn("grasp.release", releasing);
-        }
-        if !released.events.is_empty() {
-            tracing::info!(
-                %identifier,
-                ?source,
-                announcements = released.announcements_released,
-                states = released.states_released,
-                pull_requests = released.prs_released,
-                "released from purgatory"
-            );
-        }
-        released
+            match self.ready_states(identifier).await {
+                Ok(ready) => {
+                    for id in ready {
+                        let outcome = self.release_state(identifier, id, &mut released).await;
+                        released.note(outcome);
+                    }
+                }
+                Err(error) => released.note(Err(error)),
+            }
+            let (own, shared) = self.waiting_pull_requests(identifier);
+            for id in own {
+                let outcome = self.release_pull_request(id, &mut released).await;
+                released.note(outcome);
+            }
+            if !shared.is_empty() {
+                let core = Arc::clone(self);
+                let releasing = async move { core.release_shared(shared).await };
+                self.group.spawn("grasp.release", releasing);
+            }
+            if !released.events.is_empty() {
+                tracing::info!(
+                    %identifier,
+                    ?source,
+                    announcements = released.announcements_released,
+                    states = released.states_released,
+                    pull_requests = released.prs_released,
+                    "released from purgatory"
+                );
+            }
+            released
+        })
     }
 
     /// The states and pull requests that wait for data of an identifier, held or wanted.

@@ -307,7 +307,7 @@ where
     E: std::error::Error + Send + Sync + 'static,
     W: FnOnce() -> Result<T, E> + Send + 'static,
 {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = grip_tasks::spawn_blocking(work).await;
     let done = done.map_err(|error| FetchError::Local(Box::new(error)))?;
     done.map_err(|error| FetchError::Local(Box::new(error)))
 }

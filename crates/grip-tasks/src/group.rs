@@ -3,22 +3,20 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::Pin,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::{
-    task::{AbortHandle, JoinHandle},
-    time::timeout,
-};
+use tokio::{task::AbortHandle, time::timeout};
 use tokio_util::{
     sync::CancellationToken,
     task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
 use tracing::Instrument;
 
-use crate::panic;
+use crate::{JoinHandle, handle::Output, panic};
 
 /// Owns tasks: they can be listed, told to stop, waited for and, in the end, aborted.
 ///
@@ -144,15 +142,26 @@ impl TaskGroup {
     ///
     /// A panic is logged once, with `kind`, and reaches the handle as well. Dropping the handle
     /// leaves the task at work.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that gives a task its owner"
-    )]
     pub fn spawn<F>(&self, kind: &'static str, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        let output = Output::new();
+        let shared = output.share();
+        let work = async move { shared.set(future.await) };
+        JoinHandle::new(self.spawn_boxed(kind, Box::pin(work)), output)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that gives a task its owner"
+    )]
+    fn spawn_boxed(
+        &self,
+        kind: &'static str,
+        future: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ) -> tokio::task::JoinHandle<()> {
         let guard = self.begin(kind);
         let id = guard.id;
         let span = tracing::debug_span!("task", group = %self.inner.path, kind);
@@ -160,7 +169,7 @@ impl TaskGroup {
             // Owned by the task, so that it is dropped with it on every path.
             let mut guard = guard;
             let outcome = panic::caught(future).await;
-            guard.end(outcome)
+            guard.end(outcome);
         };
         let handle = tokio::spawn(work.instrument(span));
         self.adopt(id, handle.abort_handle());
@@ -175,12 +184,23 @@ impl TaskGroup {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
+        let output = Output::new();
+        let shared = output.share();
+        let work = move || shared.set(work());
+        JoinHandle::new(self.spawn_blocking_boxed(kind, Box::new(work)), output)
+    }
+
+    fn spawn_blocking_boxed(
+        &self,
+        kind: &'static str,
+        work: Box<dyn FnOnce() + Send>,
+    ) -> tokio::task::JoinHandle<()> {
         let mut guard = self.begin(kind);
         let id = guard.id;
         let span = tracing::Span::current();
         let handle = tokio::task::spawn_blocking(move || {
             let _entered = span.enter();
-            guard.end(catch_unwind(AssertUnwindSafe(work)))
+            guard.end(catch_unwind(AssertUnwindSafe(work)));
         });
         self.adopt(id, handle.abort_handle());
         handle
@@ -332,13 +352,10 @@ struct Guard {
 }
 
 impl Guard {
-    /// The output of the task; goes on with its panic if it had one.
-    fn end<T>(&mut self, outcome: Result<T, panic::Payload>) -> T {
+    /// Notes how the task ended; goes on with its panic if it had one.
+    fn end(&mut self, outcome: Result<(), panic::Payload>) {
         match outcome {
-            Ok(output) => {
-                self.end = End::Finished;
-                output
-            }
+            Ok(()) => self.end = End::Finished,
             Err(payload) => {
                 self.end = End::Panicked;
                 tracing::error!(

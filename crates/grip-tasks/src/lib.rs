@@ -3,6 +3,7 @@
 mod change_set;
 pub mod fault;
 mod group;
+mod handle;
 mod lanes;
 mod live;
 #[cfg(all(test, feature = "loom"))]
@@ -14,9 +15,10 @@ mod primitives;
 
 pub use change_set::{ChangeSet, Changed};
 pub use group::{Ended, TaskGroup, TaskStatus};
+pub use handle::{JoinHandle, spawn_blocking};
 pub use lanes::{Busy, Lanes, Turn};
 pub use live::Live;
 pub use periodic::{Outcome, Periodic, PeriodicStatus};
 pub use permits::{Permit, Permits};
-pub use tokio::task::{JoinError, JoinHandle};
+pub use tokio::task::JoinError;
 pub use tokio_util::sync::CancellationToken;

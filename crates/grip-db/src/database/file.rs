@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use sqlx::{
     ConnectOptions as _, Connection as _, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -25,23 +26,28 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const READERS: u32 = 4;
 
 impl Db {
-    pub(crate) async fn open_with(path: &Path, busy_timeout: Duration) -> Result<Self, OpenError> {
-        create_directory(path).await?;
-        let options = options(path, busy_timeout);
-        migrate(path, &options).await?;
-        let failed = |source| OpenError::new(path.to_owned(), source);
-        let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
-            .min_connections(0)
-            .acquire_timeout(busy_timeout)
-            .connect_with(options.clone().read_only(true).create_if_missing(false))
-            .await
-            .map_err(failed)?;
-        let writer = Writer::connect(options).await.map_err(failed)?;
-        let status = Arc::new(Status::new(Clock::new(system_ms())));
-        let db = assemble(Pool::Sqlite(readers), writer, String::new(), status);
-        db.watch_system_clock();
-        Ok(db)
+    pub(crate) fn open_with<'a>(
+        path: &'a Path,
+        busy_timeout: Duration,
+    ) -> BoxFuture<'a, Result<Self, OpenError>> {
+        Box::pin(async move {
+            create_directory(path).await?;
+            let options = options(path, busy_timeout);
+            migrate(path, &options).await?;
+            let failed = |source| OpenError::new(path.to_owned(), source);
+            let readers = SqlitePoolOptions::new()
+                .max_connections(READERS)
+                .min_connections(0)
+                .acquire_timeout(busy_timeout)
+                .connect_with(options.clone().read_only(true).create_if_missing(false))
+                .await
+                .map_err(failed)?;
+            let writer = Writer::connect(options).await.map_err(failed)?;
+            let status = Arc::new(Status::new(Clock::new(system_ms())));
+            let db = assemble(Pool::Sqlite(readers), writer, String::new(), status);
+            db.watch_system_clock();
+            Ok(db)
+        })
     }
 
     fn watch_system_clock(&self) {

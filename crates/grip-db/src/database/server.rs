@@ -13,6 +13,7 @@ pub(crate) mod pool;
 
 use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::time::{self, Instant, timeout};
 
@@ -71,32 +72,34 @@ impl fmt::Debug for Server {
 impl Db {
     /// Connects to the server, takes the name and brings the schema up to date; instances that
     /// start together wait for each other there.
-    pub async fn connect(server: &Server) -> Result<Self, OpenError> {
-        let options = server.options()?;
-        let host = Host::new(options.clone(), server.time_limit);
-        migrate(&host).await?;
-        let mut monitor = claim(&host, server).await?;
-        let failed = |error| unusable(&host, error);
-        let time = monitor.time().await.map_err(failed)?;
-        let status = Arc::new(Status::new(Clock::new(time.ms)));
-        let permits = server
-            .connections
-            .saturating_sub(RESERVED_CONNECTIONS)
-            .max(1);
-        let pool = ConnectionPool::new(host.clone(), permits as usize);
-        let writer = Writer::lazy(host.clone());
-        let node = server.node.clone();
-        let db = assemble(
-            Pool::Postgres(Box::new(pool)),
-            writer,
-            node,
-            Arc::clone(&status),
-        );
-        let group = &db.inner.group;
-        group.spawn("pulse", monitor.run(status, group.token()));
-        let topics = Arc::clone(&db.inner.topics);
-        group.spawn("listener", listen::listen(options, topics, group.token()));
-        Ok(db)
+    pub fn connect<'a>(server: &'a Server) -> BoxFuture<'a, Result<Self, OpenError>> {
+        Box::pin(async move {
+            let options = server.options()?;
+            let host = Host::new(options.clone(), server.time_limit);
+            migrate(&host).await?;
+            let mut monitor = claim(&host, server).await?;
+            let failed = |error| unusable(&host, error);
+            let time = monitor.time().await.map_err(failed)?;
+            let status = Arc::new(Status::new(Clock::new(time.ms)));
+            let permits = server
+                .connections
+                .saturating_sub(RESERVED_CONNECTIONS)
+                .max(1);
+            let pool = ConnectionPool::new(host.clone(), permits as usize);
+            let writer = Writer::lazy(host.clone());
+            let node = server.node.clone();
+            let db = assemble(
+                Pool::Postgres(Box::new(pool)),
+                writer,
+                node,
+                Arc::clone(&status),
+            );
+            let group = &db.inner.group;
+            group.spawn("pulse", monitor.run(status, group.token()));
+            let topics = Arc::clone(&db.inner.topics);
+            group.spawn("listener", listen::listen(options, topics, group.token()));
+            Ok(db)
+        })
     }
 }
 

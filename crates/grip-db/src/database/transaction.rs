@@ -1,14 +1,16 @@
-//! Work on a server's connections, with and without a transaction.
+//! Work on pooled connections, with and without a transaction.
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use sqlx::SqlitePool;
 use tokio::time::timeout;
 
-use super::{Inner, server::pool::ConnectionPool};
+use super::{Inner, TIME_LIMIT, server::pool::ConnectionPool};
 use crate::{
     Connection, DbError,
     connection::{EngineConnection, WorkState},
+    work::Work,
 };
 
 impl Inner {
@@ -20,61 +22,82 @@ impl Inner {
         }
     }
 
+    /// Does the work on a connection that reads a file.
+    pub(super) fn read<'a>(
+        &'a self,
+        pool: &'a SqlitePool,
+        work: &'a mut dyn Work,
+    ) -> BoxFuture<'a, Result<(), DbError>> {
+        Box::pin(within(TIME_LIMIT, async move {
+            let mut state = WorkState::default();
+            let mut link = pool.acquire().await.map_err(DbError::of_file)?;
+            let link = EngineConnection::Sqlite(&mut link);
+            work.run(Connection::new(link, &mut state)).await
+        }))
+    }
+
     /// Does the work outside of any transaction.
-    pub(super) async fn run<T, F>(&self, pool: &ConnectionPool, work: F) -> Result<T, DbError>
-    where
-        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>>,
-    {
-        self.check_name()?;
-        let mut state = WorkState::default();
-        let done = within(pool.time_limit(), async {
-            let mut pooled = pool.acquire().await?;
-            let done = work(Connection::new(
-                EngineConnection::Postgres(pooled.link()),
-                &mut state,
-            ))
-            .await;
-            if done.as_ref().err().is_none_or(DbError::keeps_connection) {
+    pub(super) fn run<'a>(
+        &'a self,
+        pool: &'a ConnectionPool,
+        work: &'a mut dyn Work,
+    ) -> BoxFuture<'a, Result<(), DbError>> {
+        Box::pin(async move {
+            self.check_name()?;
+            let mut state = WorkState::default();
+            let done = within(pool.time_limit(), async {
+                let mut pooled = pool.acquire().await?;
+                let link = EngineConnection::Postgres(pooled.link());
+                let done = work.run(Connection::new(link, &mut state)).await;
+                if done.as_ref().err().is_none_or(DbError::keeps_connection) {
+                    pooled.release();
+                }
+                done
+            });
+            let done = done.await;
+            self.ended(pool, done, state)
+        })
+    }
+
+    pub(super) fn transact<'a>(
+        &'a self,
+        pool: &'a ConnectionPool,
+        work: &'a mut dyn Work,
+    ) -> BoxFuture<'a, Result<(), DbError>> {
+        Box::pin(async move {
+            self.check_name()?;
+            let mut state = WorkState::default();
+            let done = within(pool.time_limit(), async {
+                let mut pooled = pool.acquire().await?;
+                let mut connection =
+                    Connection::new(EngineConnection::Postgres(pooled.link()), &mut state);
+                connection.command("BEGIN").await?;
+                let done = work.run(connection.reborrow()).await;
+                let done = connection.state().judge(done);
+                match &done {
+                    Ok(()) => connection.command("COMMIT").await?,
+                    Err(error) if error.keeps_connection() => {
+                        connection.command("ROLLBACK").await?;
+                    }
+                    // Closed with its connection, it is undone.
+                    Err(_) => return done,
+                }
                 pooled.release();
-            }
-            done
-        });
-        self.ended(pool, done.await, state)
+                done
+            });
+            let done = done.await;
+            self.ended(pool, done, state)
+        })
     }
 
-    pub(super) async fn transact<T, F>(&self, pool: &ConnectionPool, work: F) -> Result<T, DbError>
-    where
-        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>>,
-    {
-        self.check_name()?;
-        let mut state = WorkState::default();
-        let done = within(pool.time_limit(), async {
-            let mut pooled = pool.acquire().await?;
-            let mut connection =
-                Connection::new(EngineConnection::Postgres(pooled.link()), &mut state);
-            connection.command("BEGIN").await?;
-            let done = work(connection.reborrow()).await;
-            let done = connection.state().judge(done);
-            match &done {
-                Ok(_) => connection.command("COMMIT").await?,
-                Err(error) if error.keeps_connection() => connection.command("ROLLBACK").await?,
-                // Closed with its connection, it is undone.
-                Err(_) => return done,
-            }
-            pooled.release();
-            done
-        });
-        self.ended(pool, done.await, state)
-    }
-
-    fn ended<T>(
+    fn ended(
         &self,
         pool: &ConnectionPool,
-        done: Result<T, DbError>,
+        done: Result<(), DbError>,
         state: WorkState,
-    ) -> Result<T, DbError> {
+    ) -> Result<(), DbError> {
         match &done {
-            Ok(_) => state
+            Ok(()) => state
                 .notified
                 .iter()
                 .for_each(|topic| self.topics.notify(topic)),
@@ -87,10 +110,10 @@ impl Inner {
 }
 
 /// A server that does not answer holds nobody up for longer than this.
-pub(super) async fn within<T>(
+async fn within(
     time_limit: Duration,
-    work: impl Future<Output = Result<T, DbError>>,
-) -> Result<T, DbError> {
+    work: impl Future<Output = Result<(), DbError>>,
+) -> Result<(), DbError> {
     timeout(time_limit, work)
         .await
         .unwrap_or(Err(DbError::TimedOut))

@@ -6,25 +6,25 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{Connection, DbError};
+use crate::{
+    Connection, DbError,
+    work::{Once, Work},
+};
 
 /// Work for the writer, and the caller who waits for it.
-pub(super) trait Work: Send {
-    fn run<'c>(&'c mut self, connection: Connection<'c>) -> BoxFuture<'c, Result<(), DbError>>;
-
+pub(super) trait Requested: Work {
     /// When it was asked for.
     fn since(&self) -> Instant;
 
     fn answer(self: Box<Self>, outcome: Result<(), DbError>);
 }
 
-pub(super) type Request = Box<dyn Work>;
+pub(super) type Request = Box<dyn Requested>;
 
-pub(super) struct Pending<T, F> {
-    pub(super) since: Instant,
-    pub(super) work: Option<F>,
-    pub(super) value: Option<T>,
-    pub(super) answer: oneshot::Sender<Result<T, DbError>>,
+struct Pending<T, F> {
+    since: Instant,
+    work: Once<T, F>,
+    answer: oneshot::Sender<Result<T, DbError>>,
 }
 
 impl<T, F> Work for Pending<T, F>
@@ -33,23 +33,23 @@ where
     F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send,
 {
     fn run<'c>(&'c mut self, connection: Connection<'c>) -> BoxFuture<'c, Result<(), DbError>> {
-        Box::pin(async move {
-            if let Some(work) = self.work.take() {
-                self.value = Some(work(connection).await?);
-            }
-            Ok(())
-        })
+        self.work.run(connection)
     }
+}
 
+impl<T, F> Requested for Pending<T, F>
+where
+    T: Send,
+    F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send,
+{
     fn since(&self) -> Instant {
         self.since
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), DbError>) {
-        let Self { value, answer, .. } = *self;
-        let outcome = outcome.and_then(|()| value.ok_or(DbError::Closed));
+        let Self { work, answer, .. } = *self;
         // Nobody listens any more: the caller was told that its work may be done all the same.
-        let _ = answer.send(outcome);
+        let _ = answer.send(work.value(outcome));
     }
 }
 
@@ -61,11 +61,13 @@ pub(crate) struct Handle {
 
 impl Handle {
     /// Waits for room in the channel. Cancel safe.
-    pub(crate) async fn reserve(&self) -> Result<Reserved, DbError> {
+    pub(crate) fn reserve(&self) -> BoxFuture<'_, Result<Reserved, DbError>> {
         let since = Instant::now();
-        let permit = self.requests.clone().reserve_owned().await;
-        let permit = permit.map_err(|_| DbError::Closed)?;
-        Ok(Reserved { since, permit })
+        Box::pin(async move {
+            let permit = self.requests.clone().reserve_owned().await;
+            let permit = permit.map_err(|_| DbError::Closed)?;
+            Ok(Reserved { since, permit })
+        })
     }
 }
 
@@ -91,8 +93,7 @@ impl Reserved {
         let (answer, answered) = oneshot::channel();
         self.permit.send(Box::new(Pending {
             since: self.since,
-            work: Some(work),
-            value: None,
+            work: Once::new(work),
             answer,
         }));
         async move { answered.await.map_err(|_| DbError::Closed)? }

@@ -293,7 +293,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = grip_tasks::spawn_blocking(work).await;
     done.map_err(io::Error::other)?
 }
 

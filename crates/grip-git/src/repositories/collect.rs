@@ -78,7 +78,7 @@ impl Repositories {
         let (repositories, identifier) = (self.clone(), identifier.clone());
         let named = named.to_vec();
         let roots = move || repositories.roots(&identifier, &named, since);
-        let roots = tokio::task::spawn_blocking(roots).await;
+        let roots = grip_tasks::spawn_blocking(roots).await;
         roots.map_err(io::Error::other)?
     }
 

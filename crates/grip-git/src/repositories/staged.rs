@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use futures_util::future::BoxFuture;
 use grip_tasks::fault;
 use grip_types::{Identifier, Oid, RefEdit, RefName, RepoAddr};
 
@@ -213,25 +214,27 @@ impl Repositories {
 
     /// The same, to be promoted into the store of another identifier: what a contributor repository
     /// has may be meant for several.
-    pub async fn prepare_staged_for(
-        &self,
-        identifier: &Identifier,
-        repo: &RepoAddr,
-        name: &RefName,
-        tip: &Oid,
-    ) -> Result<Option<StagedTip>, ReceiveError> {
-        let Some(upload) = self.inner.staged.find(repo, name, tip) else {
-            return Ok(None);
-        };
-        let quarantine = self.reopen_staged(identifier, repo, &upload).await?;
-        // Tips that are gone may have left objects in it that no event names.
-        let quarantine = quarantine.prune_to(&[*tip]).await?.quarantine;
-        Ok(Some(StagedTip {
-            quarantine,
-            repo: repo.clone(),
-            pack: upload.pack,
-            tip: *tip,
-        }))
+    pub fn prepare_staged_for<'a>(
+        &'a self,
+        identifier: &'a Identifier,
+        repo: &'a RepoAddr,
+        name: &'a RefName,
+        tip: &'a Oid,
+    ) -> BoxFuture<'a, Result<Option<StagedTip>, ReceiveError>> {
+        Box::pin(async move {
+            let Some(upload) = self.inner.staged.find(repo, name, tip) else {
+                return Ok(None);
+            };
+            let quarantine = self.reopen_staged(identifier, repo, &upload).await?;
+            // Tips that are gone may have left objects in it that no event names.
+            let quarantine = quarantine.prune_to(&[*tip]).await?.quarantine;
+            Ok(Some(StagedTip {
+                quarantine,
+                repo: repo.clone(),
+                pack: upload.pack,
+                tip: *tip,
+            }))
+        })
     }
 
     /// The pack of an upload, in a quarantine of its own beside the staged one.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use grip_nostr::{Event, EventId, PullRequest, RepoAddr, expiration, kinds};
 use grip_store::EventView as _;
 use grip_types::{ErrorChain, Identifier};
@@ -57,38 +58,43 @@ impl Core {
     /// A crash in between leaves nothing that the start, which settles every identifier, does not
     /// see. That the owner of an announcement has left is remembered first: no older version of it
     /// comes back.
-    pub(crate) async fn end_served(self: &Arc<Self>, events: Vec<Event>) -> Result<(), GraspError> {
-        let (git, others): (Vec<_>, Vec<_>) = events.into_iter().partition(is_about_git);
-        if !others.is_empty() {
-            let ids = others.iter().map(|event| event.id).collect();
-            self.commit.remove_events(ids).await?;
-        }
-        for event in git {
-            let identifiers = self.concerned_by_ending(&event).await?;
-            let _turns = self.turns(identifiers.iter().cloned().collect()).await?;
-            if let Some(addr) = announced(&event)
-                && self.hosted.status(&addr).is_some()
-            {
-                self.remember_departure(&addr, &event).await?;
+    pub(crate) fn end_served<'a>(
+        self: &'a Arc<Self>,
+        events: Vec<Event>,
+    ) -> BoxFuture<'a, Result<(), GraspError>> {
+        Box::pin(async move {
+            let (git, others): (Vec<_>, Vec<_>) = events.into_iter().partition(is_about_git);
+            if !others.is_empty() {
+                let ids = others.iter().map(|event| event.id).collect();
+                self.commit.remove_events(ids).await?;
             }
-            if event.kind == kinds::STATE
-                && expiration(&event).is_some_and(|end| end <= timestamp())
-            {
-                // As if its author had deleted it (G01-122).
-                self.commit.roll_back(event.id).await?;
-            } else {
-                self.commit.remove_events(vec![event.id]).await?;
-            }
-            tracing::info!(id = %event.id, kind = event.kind.as_u16(), "event ended");
-            for identifier in &identifiers {
-                if PullRequest::is_one(&event) {
-                    self.clear_tips(identifier, event.id).await?;
+            for event in git {
+                let identifiers = self.concerned_by_ending(&event).await?;
+                let _turns = self.turns(identifiers.iter().cloned().collect()).await?;
+                if let Some(addr) = announced(&event)
+                    && self.hosted.status(&addr).is_some()
+                {
+                    self.remember_departure(&addr, &event).await?;
                 }
-                self.settle(identifier).await;
-                self.hosted.events_changed(identifier);
+                if event.kind == kinds::STATE
+                    && expiration(&event).is_some_and(|end| end <= timestamp())
+                {
+                    // As if its author had deleted it (G01-122).
+                    self.commit.roll_back(event.id).await?;
+                } else {
+                    self.commit.remove_events(vec![event.id]).await?;
+                }
+                tracing::info!(id = %event.id, kind = event.kind.as_u16(), "event ended");
+                for identifier in &identifiers {
+                    if PullRequest::is_one(&event) {
+                        self.clear_tips(identifier, event.id).await?;
+                    }
+                    self.settle(identifier).await;
+                    self.hosted.events_changed(identifier);
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     async fn concerned_by_ending(

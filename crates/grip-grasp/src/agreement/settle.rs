@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use grip_git::RepoError;
 use grip_nostr::{Announcement, Event, EventId, RepoAddr};
 use grip_types::{Identifier, Origin, RefEdit, RefName};
@@ -74,79 +75,82 @@ impl Core {
     }
 
     /// Says whether anything was repaired.
-    async fn repair(
-        self: &Arc<Self>,
-        identifier: &Identifier,
+    fn repair<'a>(
+        self: &'a Arc<Self>,
+        identifier: &'a Identifier,
         found: Vec<Disagreement>,
-    ) -> Result<bool, GraspError> {
-        let mut refs: BTreeMap<RepoAddr, (Vec<RefEdit>, Option<RefName>)> = BTreeMap::new();
-        let (mut orphans, mut groundless) = (Vec::new(), Vec::new());
-        let mut any = false;
-        for Disagreement {
-            repository, fault, ..
-        } in found
-        {
-            tracing::info!(%identifier, repository = ?repository.as_ref().map(RepoAddr::path), %fault, "bringing relay and git in step");
-            match (fault, repository) {
-                (Fault::Absent, Some(addr)) => {
-                    let status = self.expected_status(&addr).await?;
-                    self.have_repository(addr, status).await?;
-                    any = true;
+    ) -> BoxFuture<'a, Result<bool, GraspError>> {
+        Box::pin(async move {
+            let mut refs: BTreeMap<RepoAddr, (Vec<RefEdit>, Option<RefName>)> = BTreeMap::new();
+            let (mut orphans, mut groundless) = (Vec::new(), Vec::new());
+            let mut any = false;
+            for Disagreement {
+                repository, fault, ..
+            } in found
+            {
+                tracing::info!(%identifier, repository = ?repository.as_ref().map(RepoAddr::path), %fault, "bringing relay and git in step");
+                match (fault, repository) {
+                    (Fault::Absent, Some(addr)) => {
+                        let status = self.expected_status(&addr).await?;
+                        self.have_repository(addr, status).await?;
+                        any = true;
+                    }
+                    (Fault::Status { says }, Some(addr)) => {
+                        self.hosted.set(&addr, says);
+                        any = true;
+                    }
+                    (Fault::Unannounced, Some(addr)) => {
+                        self.unselect(&addr).await?;
+                        self.end_withdrawal(&addr).await?;
+                        self.blocking("git.remove", move |core| core.remove_or_archive(&addr))
+                            .await??;
+                        any = true;
+                    }
+                    (Fault::Unproven, Some(addr)) => any |= self.unprove(addr).await?,
+                    (Fault::Ref { name, is, says }, Some(addr)) => {
+                        let edit = RefEdit {
+                            name,
+                            old: is,
+                            new: says,
+                        };
+                        refs.entry(addr).or_default().0.push(edit);
+                    }
+                    (Fault::Head { says, .. }, Some(addr)) => {
+                        refs.entry(addr).or_default().1 = Some(says);
+                    }
+                    (Fault::OrphanRef { .. }, Some(addr)) => orphans.push(addr),
+                    (Fault::HeldForNothing { event }, _) => groundless.push(event),
+                    (Fault::NotLookedFor, _) => {
+                        self.held(|purgatory| ((), purgatory.sync_now(identifier, now())))
+                            .await?;
+                    }
+                    // What a contributor repository has is nowhere else: it is left to a person.
+                    (Fault::Damaged { .. }, Some(addr)) if addr.is_contributor() => {}
+                    (Fault::Damaged { .. }, Some(addr)) => any |= self.mend(addr).await?,
+                    (Fault::MissingObject { event, .. }, _) => {
+                        self.look_again(identifier, event).await?;
+                    }
+                    _ => {}
                 }
-                (Fault::Status { says }, Some(addr)) => {
-                    self.hosted.set(&addr, says);
-                    any = true;
-                }
-                (Fault::Unannounced, Some(addr)) => {
-                    self.unselect(&addr).await?;
-                    self.end_withdrawal(&addr).await?;
-                    self.blocking("git.remove", move |core| core.remove_or_archive(&addr))
-                        .await??;
-                    any = true;
-                }
-                (Fault::Unproven, Some(addr)) => any |= self.unprove(addr).await?,
-                (Fault::Ref { name, is, says }, Some(addr)) => {
-                    let edit = RefEdit {
-                        name,
-                        old: is,
-                        new: says,
-                    };
-                    refs.entry(addr).or_default().0.push(edit);
-                }
-                (Fault::Head { says, .. }, Some(addr)) => {
-                    refs.entry(addr).or_default().1 = Some(says);
-                }
-                (Fault::OrphanRef { .. }, Some(addr)) => orphans.push(addr),
-                (Fault::HeldForNothing { event }, _) => groundless.push(event),
-                (Fault::NotLookedFor, _) => {
-                    self.held(|purgatory| ((), purgatory.sync_now(identifier, now())))
-                        .await?;
-                }
-                // What a contributor repository has is nowhere else: it is left to a person.
-                (Fault::Damaged { .. }, Some(addr)) if addr.is_contributor() => {}
-                (Fault::Damaged { .. }, Some(addr)) => any |= self.mend(addr).await?,
-                (Fault::MissingObject { event, .. }, _) => {
-                    self.look_again(identifier, event).await?;
-                }
-                _ => {}
             }
-        }
-        any |= !refs.is_empty() || !groundless.is_empty();
-        for (addr, (mut edits, head)) in refs {
-            self.mirror_missing(identifier, &mut edits).await?;
-            let change = move |core: &Self| {
-                let changed = core.change_refs(&addr, &edits, head.as_ref(), ChangedBy::Agreement);
-                changed.map(drop)
-            };
-            self.blocking("git.align", change).await??;
-        }
-        self.drop_states(identifier, &groundless).await;
-        orphans.dedup();
-        if !orphans.is_empty() {
-            self.hold_orphan_refs(orphans).await?;
-            any = true;
-        }
-        Ok(any)
+            any |= !refs.is_empty() || !groundless.is_empty();
+            for (addr, (mut edits, head)) in refs {
+                self.mirror_missing(identifier, &mut edits).await?;
+                let change = move |core: &Self| {
+                    let changed =
+                        core.change_refs(&addr, &edits, head.as_ref(), ChangedBy::Agreement);
+                    changed.map(drop)
+                };
+                self.blocking("git.align", change).await??;
+            }
+            self.drop_states(identifier, &groundless).await;
+            orphans.dedup();
+            if !orphans.is_empty() {
+                self.hold_orphan_refs(orphans).await?;
+                any = true;
+            }
+            Ok(any)
+        })
     }
 
     async fn expected_status(

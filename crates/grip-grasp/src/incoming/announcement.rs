@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use grip_nostr::{Announcement, Event, RepoAddr};
 use grip_purgatory::Phase;
 use grip_relay::{Answer, answer_to_put};
@@ -93,49 +94,51 @@ impl Core {
         self.realign(identifier, &before, &after, &view).map(drop)
     }
 
-    async fn hold_announcement(
-        self: &Arc<Self>,
-        event: &Event,
+    fn hold_announcement<'a>(
+        self: &'a Arc<Self>,
+        event: &'a Event,
         decision: Decision,
         source: EventSource,
-    ) -> Result<Answer, GraspError> {
-        let identifier = own_identifier(event).expect("an admitted announcement has one");
-        let addr = RepoAddr::new(event.pubkey, identifier.clone());
-        let (copy, from) = (event.clone(), decision.provenance(source));
-        let (before, journalled) = self
-            .try_held(move |purgatory| {
-                let before = purgatory.find_announcement(&addr).cloned();
-                let mut changes = purgatory.add_announcement(copy, identifier, from, now())?;
-                // The very one that is hidden may come again: its time starts again (G01-20).
-                let entry = purgatory.find_announcement(&addr);
-                if entry.is_some_and(|entry| entry.phase == Phase::Hidden) {
-                    changes.extend(purgatory.revive(&addr, now()).1);
-                }
-                let mut made = purgatory.make_room(&addr, now());
-                changes.append(&mut made.changes);
-                Ok(((addr, before, made), changes))
-            })
-            .await?;
-        let (addr, before, made) = before;
-        if let Err(error) = journalled {
-            // The rows of before are still in the journal: only memory is put back.
-            let mut purgatory = self.purgatory.lock();
-            drop(purgatory.remove_announcement(&addr));
-            purgatory.put_back_announcements(before.into_iter().chain(made.before));
-            return Err(error.into());
-        }
-        fault::point("hold.journalled");
-        let answer = self.answer(event, &decision);
-        for expired in made.expired {
-            // The newcomer is held all the same, and a start removes what is left.
-            if let Err(error) = self.end_in_turn(expired).await {
-                error.log("failed to remove the repository of a hidden announcement");
+    ) -> BoxFuture<'a, Result<Answer, GraspError>> {
+        Box::pin(async move {
+            let identifier = own_identifier(event).expect("an admitted announcement has one");
+            let addr = RepoAddr::new(event.pubkey, identifier.clone());
+            let (copy, from) = (event.clone(), decision.provenance(source));
+            let (before, journalled) = self
+                .try_held(move |purgatory| {
+                    let before = purgatory.find_announcement(&addr).cloned();
+                    let mut changes = purgatory.add_announcement(copy, identifier, from, now())?;
+                    // The very one that is hidden may come again: its time starts again (G01-20).
+                    let entry = purgatory.find_announcement(&addr);
+                    if entry.is_some_and(|entry| entry.phase == Phase::Hidden) {
+                        changes.extend(purgatory.revive(&addr, now()).1);
+                    }
+                    let mut made = purgatory.make_room(&addr, now());
+                    changes.append(&mut made.changes);
+                    Ok(((addr, before, made), changes))
+                })
+                .await?;
+            let (addr, before, made) = before;
+            if let Err(error) = journalled {
+                // The rows of before are still in the journal: only memory is put back.
+                let mut purgatory = self.purgatory.lock();
+                drop(purgatory.remove_announcement(&addr));
+                purgatory.put_back_announcements(before.into_iter().chain(made.before));
+                return Err(error.into());
             }
-        }
-        self.carry_out(decision.effects).await?;
-        self.settle(&addr.identifier).await;
-        self.announcements_accepted.send_modify(|count| *count += 1);
-        self.hosted.followed.notify_one();
-        Ok(answer)
+            fault::point("hold.journalled");
+            let answer = self.answer(event, &decision);
+            for expired in made.expired {
+                // The newcomer is held all the same, and a start removes what is left.
+                if let Err(error) = self.end_in_turn(expired).await {
+                    error.log("failed to remove the repository of a hidden announcement");
+                }
+            }
+            self.carry_out(decision.effects).await?;
+            self.settle(&addr.identifier).await;
+            self.announcements_accepted.send_modify(|count| *count += 1);
+            self.hosted.followed.notify_one();
+            Ok(answer)
+        })
     }
 }

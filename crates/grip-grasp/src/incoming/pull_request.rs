@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use grip_nostr::{Event, PullRequest};
 use grip_relay::Answer;
 use grip_types::{EventSource, Identifier};
@@ -14,42 +15,44 @@ use crate::{
 };
 
 impl Core {
-    pub(super) async fn process_pull_request(
-        self: &Arc<Self>,
-        event: &Event,
+    pub(super) fn process_pull_request<'a>(
+        self: &'a Arc<Self>,
+        event: &'a Event,
         source: EventSource,
-    ) -> Result<Answer, GraspError> {
-        let identifiers = self.concerned(event).await?;
-        // Before the turns are taken: to walk what is staged takes a while.
-        let mut prepared = Vec::new();
-        if self
-            .purgatory
-            .lock()
-            .find_pr_placeholder(&event.id)
-            .is_some()
-        {
-            let first = self.decide(event, source).await?;
-            if first.outcome == Outcome::Serve {
-                prepared = self.prepare_tips_of(&first.effects).await?;
+    ) -> BoxFuture<'a, Result<Answer, GraspError>> {
+        Box::pin(async move {
+            let identifiers = self.concerned(event).await?;
+            // Before the turns are taken: to walk what is staged takes a while.
+            let mut prepared = Vec::new();
+            if self
+                .purgatory
+                .lock()
+                .find_pr_placeholder(&event.id)
+                .is_some()
+            {
+                let first = self.decide(event, source).await?;
+                if first.outcome == Outcome::Serve {
+                    prepared = self.prepare_tips_of(&first.effects).await?;
+                }
             }
-        }
-        let _turns = self.turns(identifiers.clone()).await?;
-        let decision = self.decide(event, source).await?;
-        match decision.outcome {
-            Outcome::Serve => {
-                let answer = self.answer(event, &decision);
-                let mut released = Released::default();
-                let (event, effects) = (event.clone(), decision.effects);
-                self.serve_pull_request(event, effects, prepared, &mut released)
-                    .await?;
-                Ok(answer)
+            let _turns = self.turns(identifiers.clone()).await?;
+            let decision = self.decide(event, source).await?;
+            match decision.outcome {
+                Outcome::Serve => {
+                    let answer = self.answer(event, &decision);
+                    let mut released = Released::default();
+                    let (event, effects) = (event.clone(), decision.effects);
+                    self.serve_pull_request(event, effects, prepared, &mut released)
+                        .await?;
+                    Ok(answer)
+                }
+                Outcome::Hold => {
+                    self.hold_pull_request(event, identifiers, decision, source)
+                        .await
+                }
+                _ => Ok(self.answer(event, &decision)),
             }
-            Outcome::Hold => {
-                self.hold_pull_request(event, identifiers, decision, source)
-                    .await
-            }
-            _ => Ok(self.answer(event, &decision)),
-        }
+        })
     }
 
     /// The identifiers whose turns a pull request or a deletion needs.

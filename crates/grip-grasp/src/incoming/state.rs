@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use grip_nostr::Event;
 use grip_relay::Answer;
 use grip_types::{EventSource, Identifier};
@@ -43,32 +44,36 @@ impl Core {
     }
 
     /// The inner error is the refusal of a state whose announcement is not here, perhaps yet.
-    async fn try_process_state(
-        self: &Arc<Self>,
-        event: &Event,
+    fn try_process_state<'a>(
+        self: &'a Arc<Self>,
+        event: &'a Event,
         source: EventSource,
-    ) -> Result<Result<Answer, Decision>, GraspError> {
-        let identifiers = own_identifier(event).into_iter().collect();
-        let _turns = self.turns(identifiers).await?;
-        let judge = {
-            let event = event.clone();
-            move |core: &Self| core.judge_state(&event, arrival(source), false)
-        };
-        let (decision, plan) = self.blocking("grasp.judge", judge).await??;
-        match (&decision.outcome, plan) {
-            (Outcome::Refuse(reason), _) if reason.cause == Cause::Unannounced => Ok(Err(decision)),
-            (Outcome::Serve, Some(plan)) => {
-                self.serve_new_state(event, decision, plan).await.map(Ok)
+    ) -> BoxFuture<'a, Result<Result<Answer, Decision>, GraspError>> {
+        Box::pin(async move {
+            let identifiers = own_identifier(event).into_iter().collect();
+            let _turns = self.turns(identifiers).await?;
+            let judge = {
+                let event = event.clone();
+                move |core: &Self| core.judge_state(&event, arrival(source), false)
+            };
+            let (decision, plan) = self.blocking("grasp.judge", judge).await??;
+            match (&decision.outcome, plan) {
+                (Outcome::Refuse(reason), _) if reason.cause == Cause::Unannounced => {
+                    Ok(Err(decision))
+                }
+                (Outcome::Serve, Some(plan)) => {
+                    self.serve_new_state(event, decision, plan).await.map(Ok)
+                }
+                (Outcome::Serve | Outcome::Hold, _) => {
+                    self.hold_state(event, decision, source).await.map(Ok)
+                }
+                _ => {
+                    let answer = self.answer(event, &decision);
+                    self.carry_out(decision.effects).await?;
+                    Ok(Ok(answer))
+                }
             }
-            (Outcome::Serve | Outcome::Hold, _) => {
-                self.hold_state(event, decision, source).await.map(Ok)
-            }
-            _ => {
-                let answer = self.answer(event, &decision);
-                self.carry_out(decision.effects).await?;
-                Ok(Ok(answer))
-            }
-        }
+        })
     }
 
     async fn serve_new_state(

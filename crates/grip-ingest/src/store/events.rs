@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use grip_db::{Column, Connection, DbError, Value};
 use grip_queue::{NewJob, Queue};
 use serde::Serialize;
@@ -132,52 +133,54 @@ impl Store {
 }
 
 /// Like [`Store::accept`], as a part of the caller's transaction.
-pub(crate) async fn accept_in(
-    db: &mut Connection<'_>,
-    queue: &Queue,
-    source: &str,
-    batch: &Batch,
+pub(crate) fn accept_in<'a>(
+    db: &'a mut Connection<'_>,
+    queue: &'a Queue,
+    source: &'a str,
+    batch: &'a Batch,
     live_for: Duration,
-) -> Result<Accepted, DbError> {
-    let now = queue.db().now_ms();
-    let live_from = now.saturating_sub(millis(live_for));
-    let pushes: Vec<&Push> = batch.pushes.values().collect();
-    duplicates::begin(db, batch.pushes.values(), now).await?;
-    let mut new = 0;
-    for part in parts(&pushes) {
-        let known = duplicates::known(db, part, now).await?;
-        let part: Vec<&Push> = part
-            .iter()
-            .copied()
-            .filter(|push| !known.contains(&push.id))
-            .collect();
-        if part.is_empty() {
-            continue;
+) -> BoxFuture<'a, Result<Accepted, DbError>> {
+    Box::pin(async move {
+        let now = queue.db().now_ms();
+        let live_from = now.saturating_sub(millis(live_for));
+        let pushes: Vec<&Push> = batch.pushes.values().collect();
+        duplicates::begin(db, batch.pushes.values(), now).await?;
+        let mut new = 0;
+        for part in parts(&pushes) {
+            let known = duplicates::known(db, part, now).await?;
+            let part: Vec<&Push> = part
+                .iter()
+                .copied()
+                .filter(|push| !known.contains(&push.id))
+                .collect();
+            if part.is_empty() {
+                continue;
+            }
+            let values = [source.into(), now.into()];
+            let added: Vec<(String,)> = db
+                .fetch_rows(&sql::ADD_EVENTS, &columns(&part), &values)
+                .await?;
+            new += added.len() as u64;
+            grip_tasks::fault::point("ingest.event.saved");
+            let job = |id: &String| {
+                let is_live = batch.pushes.get(id).and_then(|push| push.at_ms);
+                let is_live = is_live.is_none_or(|at| at >= live_from);
+                NewJob::new(jobs::push_kind(is_live), id)
+            };
+            let jobs: Vec<_> = added.iter().map(|(id,)| job(id)).collect();
+            if !jobs.is_empty() {
+                queue.enqueue_in(db, jobs).await?;
+            }
+            grip_tasks::fault::point("ingest.event.enqueued");
         }
-        let values = [source.into(), now.into()];
-        let added: Vec<(String,)> = db
-            .fetch_rows(&sql::ADD_EVENTS, &columns(&part), &values)
-            .await?;
-        new += added.len() as u64;
-        grip_tasks::fault::point("ingest.event.saved");
-        let job = |id: &String| {
-            let is_live = batch.pushes.get(id).and_then(|push| push.at_ms);
-            let is_live = is_live.is_none_or(|at| at >= live_from);
-            NewJob::new(jobs::push_kind(is_live), id)
-        };
-        let jobs: Vec<_> = added.iter().map(|(id,)| job(id)).collect();
-        if !jobs.is_empty() {
-            queue.enqueue_in(db, jobs).await?;
-        }
-        grip_tasks::fault::point("ingest.event.enqueued");
-    }
-    let rejected = reject(db, source, batch, now).await?;
-    count(db, source, batch, new).await?;
-    Ok(Accepted {
-        new,
-        known: pushes.len() as u64 - new + batch.twice,
-        other: batch.others.values().sum::<i64>().unsigned_abs(),
-        rejected,
+        let rejected = reject(db, source, batch, now).await?;
+        count(db, source, batch, new).await?;
+        Ok(Accepted {
+            new,
+            known: pushes.len() as u64 - new + batch.twice,
+            other: batch.others.values().sum::<i64>().unsigned_abs(),
+            rejected,
+        })
     })
 }
 

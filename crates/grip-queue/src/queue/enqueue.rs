@@ -1,5 +1,6 @@
 //! Enqueueing of jobs.
 
+use futures_util::future::BoxFuture;
 use grip_db::{Column, Connection, DbError, Value};
 
 use super::{MOST_JOBS, Queue, topic};
@@ -29,27 +30,29 @@ impl Queue {
     }
 
     /// Like [`Queue::enqueue`], as a part of the caller's transaction.
-    pub async fn enqueue_in(
-        &self,
-        db: &mut Connection<'_>,
+    pub fn enqueue_in<'a>(
+        &'a self,
+        db: &'a mut Connection<'_>,
         jobs: Vec<NewJob>,
-    ) -> Result<usize, DbError> {
-        let jobs = job::sorted(jobs)?;
-        self.refuse_full(&jobs)?;
-        let (revived, plain): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.revive);
-        let mut new = 0;
-        for batch in batches(&revived) {
-            new += self.ask(db, batch, true).await?;
-        }
-        for batch in batches(&plain) {
-            new += self.ask(db, batch, false).await?;
-        }
-        let mut kinds: Vec<&str> = jobs.iter().map(|job| job.kind.as_str()).collect();
-        kinds.dedup();
-        for kind in kinds {
-            db.notify(&topic(kind)).await?;
-        }
-        Ok(new)
+    ) -> BoxFuture<'a, Result<usize, DbError>> {
+        Box::pin(async move {
+            let jobs = job::sorted(jobs)?;
+            self.refuse_full(&jobs)?;
+            let (revived, plain): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.revive);
+            let mut new = 0;
+            for batch in batches(&revived) {
+                new += self.ask(db, batch, true).await?;
+            }
+            for batch in batches(&plain) {
+                new += self.ask(db, batch, false).await?;
+            }
+            let mut kinds: Vec<&str> = jobs.iter().map(|job| job.kind.as_str()).collect();
+            kinds.dedup();
+            for kind in kinds {
+                db.notify(&topic(kind)).await?;
+            }
+            Ok(new)
+        })
     }
 
     /// Those of the keys that no job of the kind has, whatever its state, as a part of the caller's

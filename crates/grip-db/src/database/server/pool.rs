@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use sqlx::{Connection as _, PgConnection};
 use tokio::{
@@ -56,19 +57,21 @@ impl ConnectionPool {
         self.host.time_limit()
     }
 
-    pub(crate) async fn acquire(&self) -> Result<PooledConnection<'_>, DbError> {
-        let place = timeout(self.host.answer(), self.permits.acquire()).await;
-        let place = place
-            .map_err(|_| DbError::Busy)?
-            .map_err(|_| DbError::Closed)?;
-        let link = match self.acquire_idle().await {
-            Some(link) => link,
-            None => self.host.open().await?,
-        };
-        Ok(PooledConnection {
-            pool: self,
-            link,
-            _permit: place,
+    pub(crate) fn acquire(&self) -> BoxFuture<'_, Result<PooledConnection<'_>, DbError>> {
+        Box::pin(async move {
+            let place = timeout(self.host.answer(), self.permits.acquire()).await;
+            let place = place
+                .map_err(|_| DbError::Busy)?
+                .map_err(|_| DbError::Closed)?;
+            let link = match self.acquire_idle().await {
+                Some(link) => link,
+                None => self.host.open().await?,
+            };
+            Ok(PooledConnection {
+                pool: self,
+                link,
+                _permit: place,
+            })
         })
     }
 
