@@ -70,8 +70,9 @@ impl Core {
         self.end_unselected_repositories(&policy).await?;
         self.end_banned_contributions(&policy).await?;
         self.drop_banned(&policy).await?;
-        self.vanish_all().await?;
-        self.restore_from_holding(&policy).await
+        self.finish_vanishing(|_| true).await?;
+        self.restore_from_holding(&policy).await?;
+        self.drop_unkept_tips().await
     }
 
     /// Takes the served events of a key out of service.

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use grip_db::DbError;
 use grip_nostr::RepoAddr;
 use grip_purgatory::{Change, Millis, Row};
+use grip_tasks::fault;
 use parking_lot::Mutex;
 
 use crate::{
@@ -45,6 +46,10 @@ impl Withdrawals {
         self.until.lock().get(addr).copied()
     }
 
+    pub(crate) fn all(&self) -> Vec<RepoAddr> {
+        self.until.lock().keys().cloned().collect()
+    }
+
     pub(crate) fn due(&self, now: Millis) -> Vec<RepoAddr> {
         let until = self.until.lock();
         let due = until.iter().filter(|(_, end)| **end <= now);
@@ -67,6 +72,7 @@ impl Core {
             expires_at: end.get(),
         };
         self.write_held(vec![Change::Put(row)]).await?;
+        fault::point("withdraw.journalled");
         self.withdrawals.until.lock().insert(addr.clone(), end);
         Ok(())
     }

@@ -335,7 +335,7 @@ impl Inner {
     /// Removes a contributor repository that has no refs, which can be read all the same; the caller
     /// holds the lock. A failure leaves it to the next change, or the next start.
     pub(super) fn remove_if_idle(&self, repo: &RepoAddr, refs: &RefSnapshot) {
-        if !repo.is_contributor() || !refs.is_empty() || self.staged.has(repo) {
+        if !repo.is_contributor() || !refs.is_blank() || self.staged.has(repo) {
             return;
         }
         self.forget(repo);
@@ -390,6 +390,7 @@ impl Inner {
         for upload in self.staged.of(repo) {
             let is_live = |(name, tip): &(RefName, Oid)| {
                 refs.get(name).is_some_and(|found| found.oid == *tip)
+                    || refs.hidden(name).is_some_and(|(_, hidden)| hidden == *tip)
             };
             let live: Vec<_> = upload.tips.iter().filter(|tip| is_live(tip)).collect();
             if live.is_empty() {

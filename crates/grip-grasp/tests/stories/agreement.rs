@@ -355,3 +355,53 @@ async fn what_a_crash_left_between_refs_and_event_is_taken_back_by_the_start() {
     assert_eq!(scene.main(), scene.tip);
     scene.node.agrees().await;
 }
+
+#[tokio::test]
+async fn g01_49_a_pull_request_over_several_identifiers_has_its_ref_in_each() {
+    let (owner, author) = (Author::new(), Author::new());
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    node.accepts(&announce(&owner, "y", &[]), HELD).await;
+    let state = owner.state("y", &[("refs/heads/main", &tip)], None);
+    node.accepts(&state, HELD).await;
+    let main = [(ZERO, tip.as_str(), "refs/heads/main")];
+    node.push(&addr(&owner, "y"), &tree, &main).await.taken("");
+    let next = tree.commit("a", "proposal").unwrap();
+    let tags = vec![
+        vec!["a".to_owned(), owner.coordinate("x")],
+        vec!["a".to_owned(), owner.coordinate("y")],
+        vec!["c".to_owned(), next.clone()],
+    ];
+    let request = author.sign(1618, "both", tags);
+    node.accepts(&request, HELD).await;
+    let name = format!("refs/nostr/{}", request.id.to_hex());
+    let push = [(ZERO, next.as_str(), name.as_str())];
+    node.push(&addr(&owner, "x"), &tree, &push).await.taken("");
+    node.push(&addr(&owner, "y"), &tree, &push).await.taken("");
+    for identifier in ["x", "y"] {
+        assert_eq!(node.refs(&addr(&owner, identifier))[&name], next);
+    }
+    assert!(node.serves(&request));
+    node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_47_a_push_without_room_for_its_refs_forgets_none_that_was_noted_before() {
+    let mut scene = Scene::new().await;
+    let name = |digits: &str| format!("refs/nostr/{}", digits.repeat(32));
+    let first = name("ab");
+    scene.push(&[(ZERO, &scene.tip, &first)]).await.taken("");
+    let next = scene.commit("next");
+    scene.node.restart_with_room_for(1).await;
+    let both = [
+        (scene.tip.as_str(), next.as_str(), first.as_str()),
+        (ZERO, next.as_str(), &name("cd")),
+    ];
+    scene.push(&both).await.refused("");
+    // What was noted before has its time and its end, as if nothing had happened.
+    assert_eq!(scene.node.refs(&scene.repo)[&first], scene.tip);
+    scene.node.agrees().await;
+    scene.node.restart().await;
+    assert_eq!(scene.node.grasp().sweep(in_minutes(20)).await.refs, 1);
+    assert!(!scene.node.refs(&scene.repo).contains_key(&first));
+    scene.node.agrees().await;
+}

@@ -77,14 +77,14 @@ impl Node {
             bounds: Bounds::default(),
             running: None,
         };
-        node.open().await;
+        let store = EventStore::open(&node.dir.path().join("events"), small()).unwrap();
+        node.open(store).await;
         node
     }
 
-    async fn open(&mut self) {
+    async fn open(&mut self, store: EventStore) {
         let root = self.dir.path();
         let group = TaskGroup::new("node");
-        let store = EventStore::open(&root.join("events"), small()).unwrap();
         let db = Db::open(&root.join("node.db")).await.unwrap();
         let mut options = Options::new(root.join("git"));
         options.staging = self.staging;
@@ -135,11 +135,31 @@ impl Node {
     /// Restarts the node; while it is down, `change` does something to its directory.
     pub(crate) async fn restart_after(&mut self, change: impl FnOnce()) {
         self.agrees().await;
+        self.start_again(change).await;
+    }
+
+    /// The same, whether relay and git agree about everything or not.
+    pub(crate) async fn start_again(&mut self, change: impl FnOnce()) {
         let running = self.running.take().unwrap();
         let ended = running.group.shutdown(Duration::from_secs(20)).await;
         assert_eq!(ended, Ended::Drained);
         change();
         self.reopen(running).await;
+    }
+
+    /// Ends everything that runs.
+    pub(crate) async fn end(mut self) {
+        let running = self.running.take().unwrap();
+        let ended = running.group.shutdown(Duration::from_secs(20)).await;
+        assert_eq!(ended, Ended::Drained);
+        running.relay.stop().await;
+        running.db.close().await;
+    }
+
+    /// Sets the name, and how much free space is demanded, for the next start.
+    pub(crate) fn start_next(&mut self, service: &str, min_free_bytes: u64) {
+        service.clone_into(&mut self.service);
+        self.min_free_bytes = min_free_bytes;
     }
 
     /// Aborts whatever is under way and starts again on the same directory.
@@ -157,12 +177,10 @@ impl Node {
         running.db.close().await;
         drop(running);
         let events = self.dir.path().join("events");
-        grip_testkit::until("every thread has let go of the store", || async {
+        let store = grip_testkit::until("every thread has let go of the store", || async {
             EventStore::open(&events, small()).ok()
-        })
-        .await
-        .unwrap();
-        self.open().await;
+        });
+        self.open(store.await.unwrap()).await;
     }
 
     fn running(&self) -> &Running {
@@ -395,10 +413,21 @@ impl Node {
         self.restart().await;
     }
 
+    /// Starts again with room for so many entries of each class for one repository.
+    pub(crate) async fn restart_with_room_for(&mut self, entries: usize) {
+        self.bounds.per_identifier = entries;
+        self.restart().await;
+    }
+
     /// Starts again under another name.
     pub(crate) async fn restart_as(&mut self, service: &str) {
         self.service = service.to_owned();
         self.restart().await;
+    }
+
+    /// The directory that outlives its runs.
+    pub(crate) fn data_dir(&self) -> &std::path::Path {
+        self.dir.path()
     }
 
     /// Where the files of a repository are.
