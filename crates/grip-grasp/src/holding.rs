@@ -475,7 +475,7 @@ impl Core {
         let addr = addr.clone();
         let archives = self.destroy_archives(move |it| it.repo == addr).await?;
         drop(turns);
-        self.drop_unkept_tips().await?;
+        self.drop_unkept_tips(|_| true).await?;
         Ok((events, archives))
     }
 
@@ -490,7 +490,7 @@ impl Core {
         let until_ms = i64::try_from(until.saturating_mul(1_000)).unwrap_or(i64::MAX);
         aged.events = self.holding.expire(until_ms).await?;
         aged.archives = self.destroy_archives(move |it| it.stamp <= until).await?;
-        self.drop_unkept_tips().await?;
+        self.drop_unkept_tips(|_| true).await?;
         let (archives, unknown) = self.archives().await?;
         aged.unknown = unknown;
         let first = self.holding.first().await?;

@@ -54,6 +54,12 @@ impl Repositories {
 }
 
 impl RefSnapshot {
+    /// Says whether `name` is at `tip`, shown or hidden.
+    pub(super) fn has_tip(&self, name: &RefName, tip: &Oid) -> bool {
+        self.get(name).is_some_and(|found| found.oid == *tip)
+            || self.hidden(name).is_some_and(|(_, hidden)| hidden == *tip)
+    }
+
     /// The hidden ref that stands for `name`, and its tip.
     pub(super) fn hidden(&self, name: &RefName) -> Option<(RefName, Oid)> {
         let mut hidden = self.moves().filter(|it| it.name == *name);

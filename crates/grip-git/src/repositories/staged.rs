@@ -388,10 +388,7 @@ impl Inner {
     /// A failure leaves them to the next change of such a ref, or the next start.
     pub(super) fn reclaim(&self, repo: &RepoAddr, refs: &RefSnapshot) {
         for upload in self.staged.of(repo) {
-            let is_live = |(name, tip): &(RefName, Oid)| {
-                refs.get(name).is_some_and(|found| found.oid == *tip)
-                    || refs.hidden(name).is_some_and(|(_, hidden)| hidden == *tip)
-            };
+            let is_live = |(name, tip): &(RefName, Oid)| refs.has_tip(name, tip);
             let live: Vec<_> = upload.tips.iter().filter(|tip| is_live(tip)).collect();
             if live.is_empty() {
                 self.remove_upload(repo, &upload);
@@ -497,7 +494,7 @@ impl Inner {
         let recorded = upload.tips.len();
         upload.tips.retain(|(name, tip)| {
             let is_stored = stored.next().unwrap_or(false);
-            !is_stored && refs.get(name).is_some_and(|found| found.oid == *tip)
+            !is_stored && refs.has_tip(name, tip)
         });
         let size = pack_bytes(&self.own_packs(repo), &upload.pack);
         match size {

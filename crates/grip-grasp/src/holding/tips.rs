@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use grip_nostr::{Event, EventId, PullRequest, RepoAddr};
+use grip_nostr::{Event, EventId, PublicKey, PullRequest, RepoAddr};
 use grip_types::RefName;
 
 use crate::{
@@ -80,12 +80,18 @@ impl Core {
         Ok(())
     }
 
-    /// Removes the hidden tips whose events are not kept any more.
-    pub(crate) async fn drop_unkept_tips(self: &Arc<Self>) -> Result<(), GraspError> {
-        let look = |core: &Self| {
+    /// Removes the hidden tips of some contributors whose events are not kept any more.
+    pub(crate) async fn drop_unkept_tips(
+        self: &Arc<Self>,
+        of: impl Fn(&PublicKey) -> bool + Send + 'static,
+    ) -> Result<(), GraspError> {
+        let look = move |core: &Self| {
             let mut found = Vec::new();
             for identifier in core.repositories.contributed() {
                 for addr in core.repositories.contributors(&identifier) {
+                    if !of(&addr.owner) {
+                        continue;
+                    }
                     let hidden = core.repositories.hidden_tips(&addr);
                     let hidden = hidden.map_err(GraspError::repository(&addr))?;
                     found.extend(hidden.into_iter().map(|(name, _)| (addr.clone(), name)));

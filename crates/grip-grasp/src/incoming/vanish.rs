@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Event, EventId, PublicKey, RepoAddr, kinds};
+use grip_nostr::{Event, EventId, PublicKey, kinds};
 use grip_purgatory::Waiting;
 use grip_relay::{Answer, answer_to_put};
 use grip_store::{Put, Vanished};
@@ -96,12 +96,16 @@ impl Core {
             self.end_served(events).await?;
             fault::point("vanish.events_removed");
         }
-        self.end_withdrawals_of(&vanished).await?;
+        self.end_withdrawals(|addr| {
+            let left = self.departures.get(addr);
+            addr.owner == author && left.is_none_or(|left| left.created_at <= until)
+        })
+        .await?;
         self.commit.forget_author(author, until).await?;
         fault::point("vanish.history_forgotten");
         self.holding.remove_author(&author, until).await?;
         fault::point("vanish.holding_removed");
-        self.drop_unkept_tips().await?;
+        self.drop_unkept_tips(move |key| *key == author).await?;
         ended += self
             .destroy_archives(move |it| it.repo.owner == author)
             .await?;
@@ -110,25 +114,6 @@ impl Core {
         if ended > 0 {
             tracing::info!(%author, %request, ended, "a key has vanished");
             self.used_requests.note(request);
-        }
-        Ok(())
-    }
-
-    /// Ends at once the repositories that a key has left before it vanished: nobody reads them for
-    /// the rest of their day.
-    async fn end_withdrawals_of(self: &Arc<Self>, vanished: &Vanished) -> Result<(), GraspError> {
-        let is_covered = |addr: &RepoAddr| {
-            let left = self.departures.get(addr);
-            addr.owner == vanished.author
-                && left.is_none_or(|left| left.created_at <= vanished.until)
-        };
-        for addr in self.withdrawals.all() {
-            if !is_covered(&addr) {
-                continue;
-            }
-            let _turns = self.turns(vec![addr.identifier.clone()]).await?;
-            self.end_withdrawal(&addr).await?;
-            self.settle(&addr.identifier).await;
         }
         Ok(())
     }

@@ -405,3 +405,45 @@ async fn g01_47_a_push_without_room_for_its_refs_forgets_none_that_was_noted_bef
     assert!(!scene.node.refs(&scene.repo).contains_key(&first));
     scene.node.agrees().await;
 }
+
+#[tokio::test]
+async fn g01_124_what_was_blacklisted_while_the_node_was_down_leaves_at_the_start() {
+    let mut scene = Scene::new().await;
+    let announcement = announce_at(&scene.owner, "x", &[], later(1));
+    scene.node.accepts(&announcement, "").await;
+    let whole = scene.owner.npub();
+    for list in ["x", &format!("{whole}/x"), &whole] {
+        scene.node.restart_with_blacklist(list).await;
+        until("relay and git have both let it go", || async {
+            let is_served = scene.node.serves(&announcement);
+            (!is_served && !scene.node.is_on_disk(&scene.repo)).then_some(())
+        })
+        .await
+        .unwrap();
+        assert_eq!(scene.node.archived(&scene.owner), 1, "{list}: it is kept");
+        scene.node.restart_with_blacklist("").await;
+        let restored = scene.node.grasp().restore_held_back(&scene.repo).await;
+        assert_eq!(restored.unwrap(), 1, "{list}");
+        assert!(scene.node.serves(&announcement), "{list}");
+        assert_eq!(scene.main(), scene.tip, "{list}");
+        scene.node.agrees().await;
+    }
+}
+
+/// Found by the model: who leaves is read for a day, unless the operator bans it.
+#[tokio::test]
+async fn g01_123_a_ban_ends_a_repository_that_its_owner_has_left() {
+    let scene = Scene::new().await;
+    let leaving = elsewhere(&scene.owner, &[], later(1));
+    scene.node.send(&leaving).await;
+    assert_eq!(scene.main(), scene.tip, "it is readable for a day");
+    let banned = [scene.owner.pubkey()].into();
+    scene
+        .node
+        .enforce(|policy| policy.event_blacklist = banned)
+        .await;
+    assert_eq!(scene.node.grasp().repository(&scene.repo), None);
+    assert!(!scene.node.is_on_disk(&scene.repo));
+    assert_eq!(scene.node.archived(&scene.owner), 1);
+    scene.node.agrees().await;
+}

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use futures_util::StreamExt;
 use grip_db::Db;
 use grip_git::{Options, Quarantine, Repositories};
-use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply};
+use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply, Selection};
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_relay::{Answer, Limits, Relay, WritePolicy};
 use grip_store::{EventStore, EventView};
@@ -31,6 +31,7 @@ pub(crate) struct Node {
     min_free_bytes: u64,
     /// Whose events are refused, over a restart too.
     banned: Mutex<BTreeSet<PublicKey>>,
+    blacklist: Selection,
     service: String,
     bounds: Bounds,
     running: Option<Running>,
@@ -73,6 +74,7 @@ impl Node {
             staging: Default::default(),
             min_free_bytes: 0,
             banned: Default::default(),
+            blacklist: Selection::default(),
             service: SERVICE.to_owned(),
             bounds: Bounds::default(),
             running: None,
@@ -93,6 +95,7 @@ impl Node {
         let (relay, writer) = Relay::start(store.clone(), Limits::default(), &group);
         let mut policy = Policy::open(Service::parse(&self.service).unwrap());
         policy.event_blacklist = self.banned.lock().unwrap().clone();
+        policy.repository_blacklist = self.blacklist.clone();
         let grasp = Grasp::start(Parts {
             store: store.clone(),
             writer,
@@ -416,6 +419,12 @@ impl Node {
     /// Starts again with room for so many entries of each class for one repository.
     pub(crate) async fn restart_with_room_for(&mut self, entries: usize) {
         self.bounds.per_identifier = entries;
+        self.restart().await;
+    }
+
+    /// Starts again with another list of repositories that are not taken.
+    pub(crate) async fn restart_with_blacklist(&mut self, list: &str) {
+        self.blacklist = list.parse().unwrap();
         self.restart().await;
     }
 
