@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    io,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -18,6 +19,8 @@ use super::{
 
 /// Stories on one node, which is then replaced: what the ones before left makes each start longer.
 const STORIES_PER_NODE: u32 = 50;
+/// A step is one large future in a build without optimisation.
+const STACK_BYTES: usize = 16 << 20;
 
 /// Which stories are played, and how many at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +71,14 @@ impl Campaign {
         let parts = thread::scope(|scope| {
             let part = |number| {
                 let (open, fixture, failed) = (&open, &fixture, &failed);
-                scope.spawn(move || self.play_part(number, open, fixture, failed))
+                thread::Builder::new()
+                    .stack_size(STACK_BYTES)
+                    .spawn_scoped(scope, move || self.play_part(number, open, fixture, failed))
             };
-            let threads: Vec<_> = (0..self.threads).map(part).collect();
-            let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
-            ended.collect::<Vec<_>>()
-        });
+            let threads: io::Result<Vec<_>> = (0..self.threads).map(part).collect();
+            let ended = threads?.into_iter().map(thread::ScopedJoinHandle::join);
+            io::Result::Ok(ended.collect::<Vec<_>>())
+        })?;
         let mut played = Played {
             stories: 0,
             steps: 0,
