@@ -12,5 +12,5 @@ pub use snapshot::{Ref, RefSnapshot};
 
 pub(crate) use advertise::AGENT;
 pub(crate) use edit::apply;
-pub(crate) use moves::record;
+pub(crate) use moves::{hidden_name, hidden_tip, record};
 pub(crate) use packed::{parse, write};

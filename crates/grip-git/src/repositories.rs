@@ -31,6 +31,7 @@ mod collect;
 mod former_tips;
 mod free_space;
 mod freeze;
+mod hidden_tips;
 mod objects;
 mod staged;
 mod suspects;

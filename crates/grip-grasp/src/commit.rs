@@ -25,7 +25,7 @@ use grip_git::{MoveRecord, Quarantine, RepoError, Repositories};
 use grip_nostr::{Address, Event, EventId, PublicKey, RepoAddr, Timestamp};
 use grip_purgatory::{Change, Row};
 use grip_relay::Writer;
-use grip_store::{Aged, Put, Retention, StoreError, WriteView};
+use grip_store::{Aged, Put, Retention, StoreError, Vanished, WriteView};
 use grip_tasks::fault;
 use grip_types::{Identifier, RefEdit, RefName};
 use parking_lot::Mutex;
@@ -174,6 +174,12 @@ impl Commit {
         let put = changed.await?;
         fault::point("vanish.stored");
         Ok(put)
+    }
+
+    /// A request to vanish is carried out.
+    pub(crate) async fn end_vanishing(&self, vanished: Vanished) -> Result<(), GraspError> {
+        self.change(move |view, _| view.end_vanishing(&vanished))
+            .await
     }
 
     /// Takes an event out, and serves the version before it.

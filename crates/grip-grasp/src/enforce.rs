@@ -14,6 +14,7 @@ use grip_types::Identifier;
 use crate::{
     Grasp, Policy,
     admission::{Announcements, ViewError},
+    agreement::announced,
     error::GraspError,
     grasp::{Core, now, timestamp},
     holding::HoldingReason,
@@ -68,10 +69,12 @@ impl Core {
         }
         self.end_banned_repositories(&policy).await?;
         self.end_unselected_repositories(&policy).await?;
+        self.end_withdrawals(|addr| policy.bans(addr)).await?;
         self.end_banned_contributions(&policy).await?;
         self.drop_banned(&policy).await?;
-        self.vanish_all().await?;
-        self.restore_from_holding(&policy).await
+        self.finish_vanishing(|_| true).await?;
+        self.restore_from_holding(&policy).await?;
+        self.drop_unkept_tips(|_| true).await
     }
 
     /// Takes the served events of a key out of service.
@@ -99,13 +102,22 @@ impl Core {
             until: until.map(|until| until.as_secs()),
             ..Filter::default()
         };
+        self.some_events(&[filter], is_wanted)
+    }
+
+    /// Some of the served events that filters find. Blocks.
+    fn some_events(
+        &self,
+        filters: &[Filter],
+        is_wanted: fn(Kind) -> bool,
+    ) -> Result<Vec<Event>, ViewError> {
         let limits = Limits {
             default_limit: usize::MAX,
             max_limit: usize::MAX,
         };
         let view = self.store.read().map_err(ViewError::new)?;
         let mut found = Vec::new();
-        let queried = view.query(&[filter], limits, timestamp(), &mut |stored| {
+        let queried = view.query(filters, limits, timestamp(), &mut |stored| {
             if is_wanted(Kind::from(stored.kind)) {
                 found.extend(serde_json::from_slice::<Event>(stored.json).ok());
             }
@@ -119,28 +131,31 @@ impl Core {
         Ok(found)
     }
 
+    /// Takes the announcements of banned repositories out of service, and so the repositories. What is
+    /// banned may have no repository any more: a crash may have come between, or the node was down.
     async fn end_banned_repositories(
         self: &Arc<Self>,
         policy: &Arc<Policy>,
     ) -> Result<(), GraspError> {
-        let hosted = self.hosted.all().into_iter().map(|(addr, _)| addr);
-        for addr in hosted
-            .filter(|addr| policy.bans(addr))
-            .collect::<Vec<RepoAddr>>()
-        {
-            let reason = if policy.repository_blacklist.contains(&addr) {
-                HoldingReason::Blacklist
-            } else {
-                HoldingReason::Banned
-            };
-            tracing::info!(repository = %addr, %reason, "repository is not taken any more");
-            let look = {
-                let addr = addr.clone();
-                move |core: &Self| core.look(|view| view.latest(&Address::of_announcement(&addr)))
-            };
-            let announcement = self.blocking("grasp.look", look).await??;
-            self.put_on_hold(announcement.into_iter().collect(), reason)
-                .await?;
+        for (selection, reason) in [
+            (&policy.repository_blacklist, HoldingReason::Blacklist),
+            (&policy.blocked, HoldingReason::Banned),
+        ] {
+            loop {
+                let filters = selection.announcements();
+                if filters.is_empty() {
+                    break;
+                }
+                let look = move |core: &Self| core.some_events(&filters, |_| true);
+                let banned = self.blocking("grasp.look", look).await??;
+                if banned.is_empty() {
+                    break;
+                }
+                for addr in banned.iter().filter_map(announced) {
+                    tracing::info!(repository = %addr, %reason, "repository is not taken any more");
+                }
+                self.put_on_hold(banned, reason).await?;
+            }
         }
         Ok(())
     }

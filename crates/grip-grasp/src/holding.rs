@@ -4,11 +4,14 @@
 //! Events are rows, each with its reason and its repository; repositories lie in the archive, each with
 //! the time of its removal. Both end together, by the daily pass.
 
+mod tips;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use grip_db::{Db, DbError, Value};
 use grip_git::Archived;
 use grip_nostr::{Event, EventId, PublicKey, PullRequest, RepoAddr, Timestamp, kinds};
+use grip_tasks::fault;
 use grip_types::{EventSource, Origin};
 
 use crate::{
@@ -38,10 +41,12 @@ grip_db::statements! {
                 WHERE node = $1 AND id > $2 ORDER BY id LIMIT $3";
         LIST_OF = "SELECT id, event, reason, coordinate FROM holding \
                    WHERE node = $1 AND id > $2 AND coordinate = $4 ORDER BY id LIMIT $3";
+        LIST_BY = "SELECT id, event, reason, coordinate FROM holding \
+                   WHERE node = $1 AND id > $2 AND author = $4 ORDER BY id LIMIT $3";
         SUMMARY = "SELECT coordinate, reason, COUNT(*), MIN(held_at) FROM holding \
                    WHERE node = $1 GROUP BY coordinate, reason ORDER BY coordinate, reason LIMIT $2";
+        FIND = "SELECT held_at FROM holding WHERE node = $1 AND id = $2";
         REMOVE = "DELETE FROM holding WHERE node = $1 AND id = $2";
-        REMOVE_AUTHOR = "DELETE FROM holding WHERE node = $1 AND author = $2";
         REMOVE_OF = "DELETE FROM holding WHERE node = $1 AND coordinate = $2";
         EXPIRE = "DELETE FROM holding WHERE node = $1 AND held_at <= $2";
         FIRST = "SELECT held_at FROM holding WHERE node = $1 ORDER BY held_at LIMIT 1";
@@ -105,6 +110,14 @@ pub(crate) struct Holding {
     db: Db,
 }
 
+/// Which rows are read.
+#[derive(Clone, Copy)]
+enum By<'a> {
+    All,
+    Repository(&'a RepoAddr),
+    Author(&'a PublicKey),
+}
+
 struct HeldRow {
     event: Event,
     reason: HoldingReason,
@@ -119,7 +132,7 @@ impl Holding {
     /// The kept states and pull requests, which come back to their objects.
     pub(crate) async fn about_git(&self) -> Result<Vec<Event>, DbError> {
         let (mut after, mut found) = (String::new(), Vec::new());
-        while let Some((last, rows)) = self.after(&after, None).await? {
+        while let Some((last, rows)) = self.after(&after, By::All).await? {
             after = last;
             let events = rows.into_iter().map(|row| row.event);
             let is_wanted = |it: &Event| it.kind == kinds::STATE || PullRequest::is_one(it);
@@ -173,24 +186,30 @@ impl Holding {
         written.await
     }
 
-    /// Up to [`BATCH`] rows after an id, of one repository or of all, and the id of the last; none at
-    /// the end.
+    /// Up to [`BATCH`] rows after an id, and the id of the last; none at the end.
     async fn after(
         &self,
         id: &str,
-        of: Option<&RepoAddr>,
+        which: By<'_>,
     ) -> Result<Option<(String, Vec<HeldRow>)>, DbError> {
         let mut named = vec![
             Value::from(self.db.node()),
             id.to_owned().into(),
             BATCH.into(),
         ];
-        let rows: Vec<(String, String, String, String)> = if let Some(addr) = of {
-            named.push(addr.path().into());
-            self.db.fetch_all(&sql::LIST_OF, &named).await?
-        } else {
-            self.db.fetch_all(&sql::LIST, &named).await?
+        let statement = match which {
+            By::All => &sql::LIST,
+            By::Repository(addr) => {
+                named.push(addr.path().into());
+                &sql::LIST_OF
+            }
+            By::Author(author) => {
+                named.push(author.to_hex().into());
+                &sql::LIST_BY
+            }
         };
+        let rows: Vec<(String, String, String, String)> =
+            self.db.fetch_all(statement, &named).await?;
         let Some(last) = rows.last().map(|(id, ..)| id.clone()) else {
             return Ok(None);
         };
@@ -206,13 +225,33 @@ impl Holding {
         Ok(Some((last, rows.collect())))
     }
 
+    /// Says whether an event is kept.
+    async fn has(&self, id: &EventId) -> Result<bool, DbError> {
+        let named = [Value::from(self.db.node()), id.to_hex().into()];
+        let found: Option<(i64,)> = self.db.fetch_optional(&sql::FIND, &named).await?;
+        Ok(found.is_some())
+    }
+
     async fn remove(&self, id: &EventId) -> Result<(), DbError> {
         self.write(&sql::REMOVE, id.to_hex().into()).await.map(drop)
     }
 
-    pub(crate) async fn remove_author(&self, author: &PublicKey) -> Result<u64, DbError> {
-        self.write(&sql::REMOVE_AUTHOR, author.to_hex().into())
-            .await
+    /// Destroys what an author made up to a time.
+    pub(crate) async fn remove_author(
+        &self,
+        author: &PublicKey,
+        until: Timestamp,
+    ) -> Result<(), DbError> {
+        let mut after = String::new();
+        let by = By::Author(author);
+        while let Some((last, rows)) = self.after(&after, by).await? {
+            after = last;
+            let covered = rows.iter().filter(|row| row.event.created_at <= until);
+            for row in covered {
+                self.remove(&row.event.id).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn remove_of(&self, addr: &RepoAddr) -> Result<u64, DbError> {
@@ -276,6 +315,8 @@ impl Core {
         let with_repository = |event: &Event| (event.clone(), announced_addr(event));
         let rows: Vec<_> = events.iter().map(with_repository).collect();
         self.holding.put(&rows, reason).await?;
+        fault::point("ban.held_back");
+        self.hide_tips(&events).await?;
         self.end_served(events).await
     }
 
@@ -322,7 +363,8 @@ impl Core {
             Some(addr) => Some(self.turns(vec![addr.identifier.clone()]).await?),
             None => None,
         };
-        while let Some((last, rows)) = self.holding.after(&after, of).await? {
+        let which = of.map_or(By::All, By::Repository);
+        while let Some((last, rows)) = self.holding.after(&after, which).await? {
             after = last;
             let may_return = |row: &HeldRow| {
                 let event = &row.event;
@@ -341,7 +383,9 @@ impl Core {
             for event in back {
                 if self.bring_back(&event).await? {
                     restored += 1;
+                    fault::point("holding.event_back");
                     self.holding.remove(&event.id).await?;
+                    fault::point("holding.row_removed");
                 } else {
                     left.push(event);
                 }
@@ -364,8 +408,12 @@ impl Core {
             return Ok(false);
         }
         if rank(event) < 3 {
+            self.show_tips(event).await?;
             let answer = Box::pin(self.process_held_back(event.clone(), source)).await;
             tracing::info!(id = %event.id, accepted = answer.accepted, answer.message, "event brought back");
+            if !answer.accepted {
+                self.hide_tips(std::slice::from_ref(event)).await?;
+            }
             return Ok(answer.accepted);
         }
         let decision = self.decide(event, source).await?;
@@ -421,10 +469,13 @@ impl Core {
     }
 
     async fn purge(self: &Arc<Self>, addr: &RepoAddr) -> Result<(u64, usize), GraspError> {
-        let _turns = self.turns(vec![addr.identifier.clone()]).await?;
+        let turns = self.turns(vec![addr.identifier.clone()]).await?;
         let events = self.holding.remove_of(addr).await?;
+        fault::point("purge.rows_removed");
         let addr = addr.clone();
         let archives = self.destroy_archives(move |it| it.repo == addr).await?;
+        drop(turns);
+        self.drop_unkept_tips(|_| true).await?;
         Ok((events, archives))
     }
 
@@ -439,6 +490,7 @@ impl Core {
         let until_ms = i64::try_from(until.saturating_mul(1_000)).unwrap_or(i64::MAX);
         aged.events = self.holding.expire(until_ms).await?;
         aged.archives = self.destroy_archives(move |it| it.stamp <= until).await?;
+        self.drop_unkept_tips(|_| true).await?;
         let (archives, unknown) = self.archives().await?;
         aged.unknown = unknown;
         let first = self.holding.first().await?;
@@ -523,18 +575,18 @@ mod tests {
             let addr = RepoAddr::new(keys.public_key(), grip_types::Identifier::parse("x").unwrap());
             let rows = [(a.clone(), None), (b.clone(), Some(addr.clone()))];
             holding.put_at(&rows, HoldingReason::Deleted, 10).await.unwrap();
-            let (_, listed) = holding.after("", None).await.unwrap().unwrap();
+            let (_, listed) = holding.after("", By::All).await.unwrap().unwrap();
             assert_eq!(listed.len(), 2);
-            let (_, listed) = holding.after("", Some(&addr)).await.unwrap().unwrap();
+            let (_, listed) = holding.after("", By::Repository(&addr)).await.unwrap().unwrap();
             assert_eq!((listed.len(), listed[0].reason), (1, HoldingReason::Deleted));
             holding.remove(&a.id).await.unwrap();
-            let (last, listed) = holding.after("", None).await.unwrap().unwrap();
+            let (last, listed) = holding.after("", By::All).await.unwrap().unwrap();
             assert_eq!(listed[0].event, b);
-            assert!(holding.after(&last, None).await.unwrap().is_none());
+            assert!(holding.after(&last, By::All).await.unwrap().is_none());
             assert_eq!(holding.first().await.unwrap(), Some(10));
             assert_eq!(holding.expire(9).await.unwrap(), 0);
             assert_eq!(holding.expire(10).await.unwrap(), 1);
-            assert!(holding.after("", None).await.unwrap().is_none());
+            assert!(holding.after("", By::All).await.unwrap().is_none());
         }
 
         async fn every_statement_is_understood(database: TestDatabase) {

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
-use grip_nostr::{Announcement, Event, MaintainerRule, PublicKey, RepoAddr, vanishes_from};
+use grip_nostr::{
+    Announcement, Event, Filter, MaintainerRule, PublicKey, RepoAddr, kinds, vanishes_from,
+};
 use grip_relay::Members;
 use grip_types::{Identifier, InvalidIdentifier, Service};
 use url::Url;
@@ -200,6 +202,35 @@ impl Selection {
         self.owners.contains(&addr.owner)
             || self.identifiers.contains(&addr.identifier)
             || self.repositories.contains(addr)
+    }
+
+    /// What finds the announcements of all that is selected.
+    pub(crate) fn announcements(&self) -> Vec<Filter> {
+        let of = |owners: Vec<&PublicKey>, identifiers: Vec<&Identifier>| {
+            let owners = owners.into_iter().map(|owner| owner.to_bytes());
+            let mut owners: Vec<_> = owners.collect();
+            owners.sort_unstable();
+            let names = identifiers.into_iter().map(|it| it.as_str().to_owned());
+            let mut names: Vec<String> = names.collect();
+            names.sort_unstable();
+            let tags = (!names.is_empty()).then_some(('d', names));
+            Filter {
+                kinds: Some(vec![kinds::ANNOUNCEMENT.as_u16()]),
+                authors: (!owners.is_empty()).then_some(owners),
+                tags: tags.into_iter().collect(),
+                ..Filter::default()
+            }
+        };
+        let mut filters = Vec::new();
+        if !self.owners.is_empty() {
+            filters.push(of(self.owners.iter().collect(), Vec::new()));
+        }
+        if !self.identifiers.is_empty() {
+            filters.push(of(Vec::new(), self.identifiers.iter().collect()));
+        }
+        let repositories = self.repositories.iter();
+        filters.extend(repositories.map(|it| of(vec![&it.owner], vec![&it.identifier])));
+        filters
     }
 
     /// Reads entries as [`str::parse`] does, leaves out those that are no selection, and returns why.

@@ -110,10 +110,11 @@ impl Core {
     /// Takes a repository off the net and keeps it in the archive. One that cannot be archived
     /// stays in service (G01-111).
     ///
-    /// Nothing is kept of an owner who has asked to vanish (G01-120).
+    /// Nothing is kept of an owner who is about to vanish (G01-120). Who came back after it has an
+    /// archive as everybody else.
     pub(crate) fn archive(&self, addr: &RepoAddr) -> Result<(), GraspError> {
         let events = self.events()?;
-        if events.has_vanished(&addr.owner).map_err(ViewError::new)? {
+        if events.is_vanishing(&addr.owner).map_err(ViewError::new)? {
             self.commit.destroy_repository(addr)?;
         } else {
             let stamp = timestamp().as_secs();

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use grip_nostr::{Address, Announcement, Event, EventId, RepoAddr};
 use grip_purgatory::{Expired, Millis, Phase};
-use grip_tasks::PeriodicStatus;
+use grip_tasks::{PeriodicStatus, fault};
 use grip_types::{ErrorChain, Identifier};
 
 use crate::{
@@ -215,6 +215,7 @@ impl Core {
             }
         };
         let announcement = self.blocking("git.archive", archive).await??;
+        fault::point("withdraw.archived");
         let policy = self.policy.load_full();
         let is_hosted = |event: &Event| {
             let parsed = Announcement::parse(event.clone());

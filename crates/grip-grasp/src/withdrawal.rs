@@ -1,10 +1,11 @@
 //! Repositories whose owner has left: readable for a while, then archived (G01-15a 6).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use grip_db::DbError;
 use grip_nostr::RepoAddr;
 use grip_purgatory::{Change, Millis, Row};
+use grip_tasks::fault;
 use parking_lot::Mutex;
 
 use crate::{
@@ -53,6 +54,21 @@ impl Withdrawals {
 }
 
 impl Core {
+    /// Ends some of those repositories at once, which nobody reads for the rest of their day.
+    pub(crate) async fn end_withdrawals(
+        self: &Arc<Self>,
+        which: impl Fn(&RepoAddr) -> bool,
+    ) -> Result<(), GraspError> {
+        let mut leaving: Vec<RepoAddr> = self.withdrawals.until.lock().keys().cloned().collect();
+        leaving.retain(|addr| which(addr));
+        for addr in leaving {
+            let _turns = self.turns(vec![addr.identifier.clone()]).await?;
+            self.end_withdrawal(&addr).await?;
+            self.settle(&addr.identifier).await;
+        }
+        Ok(())
+    }
+
     /// Makes a repository read-only and sets its end. A second withdrawal changes nothing.
     pub(crate) async fn withdraw(&self, addr: &RepoAddr) -> Result<(), GraspError> {
         if self.hosted.status(addr).is_none() || self.withdrawals.until(addr).is_some() {
@@ -67,6 +83,7 @@ impl Core {
             expires_at: end.get(),
         };
         self.write_held(vec![Change::Put(row)]).await?;
+        fault::point("withdraw.journalled");
         self.withdrawals.until.lock().insert(addr.clone(), end);
         Ok(())
     }

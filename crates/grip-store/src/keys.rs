@@ -129,6 +129,14 @@ pub(crate) fn target_author(author: &[u8; 32]) -> Vec<u8> {
     [&[2], &author[..]].concat()
 }
 
+/// Everything of an author, which is still to be taken out.
+pub(crate) fn vanishing_author(author: &[u8; 32]) -> Vec<u8> {
+    [&VANISHING[..], &author[..]].concat()
+}
+
+/// What the keys of requests to vanish begin with that are not carried out yet.
+pub(crate) const VANISHING: [u8; 1] = [3];
+
 /// The beginning of the keys of an address in the history: author, kind, digest of `d`.
 pub(crate) fn history(address: &AddressKey) -> Vec<u8> {
     [&address[18..], &address[..18]].concat()

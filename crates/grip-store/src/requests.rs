@@ -119,7 +119,7 @@ pub struct RequestCounts {
     pub gating: u64,
 }
 
-/// A key that has asked to vanish.
+/// A key that has asked to vanish, and has to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vanished {
     pub author: PublicKey,
@@ -169,20 +169,20 @@ impl ReadView<'_> {
         Ok(counts)
     }
 
-    /// Says whether a key has asked this server to vanish, and that is not forgotten yet.
-    pub fn has_vanished(&self, author: &PublicKey) -> Result<bool, StoreError> {
+    /// Says whether a key has asked this server to vanish, and that is not carried out yet.
+    pub fn is_vanishing(&self, author: &PublicKey) -> Result<bool, StoreError> {
         let lookup = self.lookup();
-        let prefix = keys::target_author(author.as_bytes());
+        let prefix = keys::vanishing_author(author.as_bytes());
         let mut found = lookup.tables.targets.prefix_iter(lookup.txn, &prefix)?;
         Ok(found.next().transpose()?.is_some())
     }
 
-    /// The keys that have asked this server to vanish.
-    pub fn vanished(&self) -> Result<Vec<Vanished>, StoreError> {
+    /// The requests to vanish that are not carried out yet.
+    pub fn vanishing(&self) -> Result<Vec<Vanished>, StoreError> {
         let lookup = self.lookup();
-        let prefix: &[u8] = &[2];
         let mut all = Vec::new();
-        for found in lookup.tables.targets.prefix_iter(lookup.txn, prefix)? {
+        let pending = lookup.tables.targets;
+        for found in pending.prefix_iter(lookup.txn, &keys::VANISHING[..])? {
             let (key, until) = found?;
             let damaged = || StoreError::Corrupt("a key that vanished cannot be read");
             let (author, request) = key[1..].split_first_chunk().ok_or_else(damaged)?;

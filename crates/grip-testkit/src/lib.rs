@@ -2,6 +2,7 @@
 
 mod assert_matches;
 pub mod browser;
+pub mod damage;
 pub mod events;
 pub mod fake_relay;
 pub mod git;
@@ -10,6 +11,7 @@ pub mod http;
 mod installed;
 mod listener;
 mod log;
+pub mod model;
 pub mod node;
 pub mod postgres;
 mod process;

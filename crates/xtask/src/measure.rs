@@ -9,6 +9,8 @@ use crate::{run, tools};
 pub(crate) enum Campaign {
     /// 100,000 random stories against the model of the protocol; `GRIPFAST_MODEL_SEED` chooses them
     Agreement,
+    /// 500 of them on the real binary with each database
+    AgreementNode,
     /// 20 runs of grasp-audit
     Audit,
     /// 200 bursts of 1,000 events, without a pause while their host has a free permit
@@ -59,7 +61,14 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             "-p grip-grasp --test stories",
             "model::",
             1,
-            "GRIPFAST_MODEL_CASES=100000",
+            // In memory: what a story writes is of no use once it was compared.
+            "GRIPFAST_MODEL_CASES=100000 GRIPFAST_MODEL_THREADS=16 TMPDIR=/dev/shm",
+        ),
+        Campaign::AgreementNode => (
+            PLAIN,
+            "agreement::model::",
+            1,
+            "GRIPFAST_MODEL_CASES=500 GRIPFAST_MODEL_THREADS=4",
         ),
         Campaign::Audit => (PLAIN, "audit::", 1, "GRIPFAST_AUDIT_RUNS=20"),
         Campaign::Burst => (

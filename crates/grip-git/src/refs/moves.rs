@@ -88,6 +88,20 @@ impl RefMove {
     }
 }
 
+/// What made the records of tips that are out of service, in a contributor repository.
+const HOLDING: &str = "holding";
+
+/// The record that stands for `name` while it is out of service.
+pub(crate) fn hidden_name(name: &RefName, at: u64) -> RefName {
+    record_name(at, RefChange::Deleted, HOLDING, name, 0)
+}
+
+/// The ref and its tip, if the record stands for one that is out of service.
+pub(crate) fn hidden_tip(found: RefMove) -> Option<(RefName, Oid)> {
+    let is_hidden = found.source == HOLDING && found.name.is_under_nostr();
+    is_hidden.then_some((found.name, found.tip))
+}
+
 /// The edits of hidden refs that go with `edits` of branches and tags: new records, and the end of
 /// those that are not kept any longer.
 pub(crate) fn record(kept: &[Ref], edits: &[RefEdit], record: &MoveRecord) -> Vec<RefEdit> {

@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use grip_tasks::fault;
 use grip_types::{Identifier, RepoAddr};
 
 use crate::{disk, layout};
@@ -30,6 +31,7 @@ impl Repositories {
         self.inner.drop_staged(repo)?;
         let target = self.inner.archived(repo, stamp);
         let archived = self.inner.relocate(&path, &target);
+        fault::point("git.archive.moved");
         // Last: one that a crash leaves without is given it by the start or by its return.
         let archived = archived.and_then(|()| borrow_in_archive(&target, &repo.identifier));
         archived.map_err(|source| unreachable_repo(repo, source))
@@ -169,6 +171,7 @@ impl Inner {
         let path = self.archived(repo, stamp);
         if is_there(path.clone())? {
             let away = disk::move_away(&path, &self.layout.quarantines())?;
+            fault::point("git.archive.away");
             fs::remove_dir_all(away)?;
         }
         // The directory of the time, unless others were archived in that second.
@@ -207,7 +210,9 @@ impl Inner {
                 self.packs.ensure(&repo.identifier)?;
                 // First: what is in its place must find its objects.
                 borrow(&path, &layout::alternates(&repo.identifier))?;
+                fault::point("git.restore.borrowed");
                 self.relocate(&path, &self.layout.repository(repo))?;
+                fault::point("git.restore.moved");
                 return Ok(true);
             }
         }
@@ -234,6 +239,7 @@ impl Inner {
     /// that never got any data leave nothing behind.
     fn discard(&self, path: &Path, identifier: &Identifier) -> io::Result<()> {
         let away = disk::move_away(path, &self.layout.quarantines())?;
+        fault::point("git.repository.away");
         fs::remove_dir_all(away)?;
         if self.holders(identifier)?.is_empty() {
             self.packs.remove_empty(identifier)?;

@@ -338,7 +338,7 @@ impl Inner {
     /// Removes a contributor repository that has no refs, which can be read all the same; the caller
     /// holds the lock. A failure leaves it to the next change, or the next start.
     pub(super) fn remove_if_idle(&self, repo: &RepoAddr, refs: &RefSnapshot) {
-        if !repo.is_contributor() || !refs.is_empty() || self.staged.has(repo) {
+        if !repo.is_contributor() || !refs.is_blank() || self.staged.has(repo) {
             return;
         }
         self.forget(repo);
@@ -391,9 +391,7 @@ impl Inner {
     /// A failure leaves them to the next change of such a ref, or the next start.
     pub(super) fn reclaim(&self, repo: &RepoAddr, refs: &RefSnapshot) {
         for upload in self.staged.of(repo) {
-            let is_live = |(name, tip): &(RefName, Oid)| {
-                refs.get(name).is_some_and(|found| found.oid == *tip)
-            };
+            let is_live = |(name, tip): &(RefName, Oid)| refs.has_tip(name, tip);
             let live: Vec<_> = upload.tips.iter().filter(|tip| is_live(tip)).collect();
             if live.is_empty() {
                 self.remove_upload(repo, &upload);
@@ -499,7 +497,7 @@ impl Inner {
         let recorded = upload.tips.len();
         upload.tips.retain(|(name, tip)| {
             let is_stored = stored.next().unwrap_or(false);
-            !is_stored && refs.get(name).is_some_and(|found| found.oid == *tip)
+            !is_stored && refs.has_tip(name, tip)
         });
         let size = pack_bytes(&self.own_packs(repo), &upload.pack);
         match size {

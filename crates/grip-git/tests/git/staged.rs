@@ -371,6 +371,40 @@ async fn a_contributor_repository_is_whole_in_itself_and_gone_when_it_is_empty()
     assert!(has(&sandbox, &hosted, tip), "what was mirrored stays");
 }
 
+/// G01-112: no client is shown it, what it rests on stays and counts, and it can be shown again.
+#[tokio::test]
+async fn a_hidden_tip_of_a_contributor_keeps_its_objects_until_it_is_shown_or_dropped() {
+    let (mut sandbox, hosted, work, tip) = scene().await;
+    let repo = RepoAddr::contributor(hosted.owner, hosted.identifier.clone());
+    let (one, two) = (nostr("ab"), nostr("cd"));
+    contribute(&sandbox, &repo, &work, tip, &one).await;
+    contribute(&sandbox, &repo, &work, tip, &two).await;
+    sandbox.hide_tip(&repo, &name(&one), 7).unwrap();
+    sandbox.hide_tip(&repo, &name(&two), 7).unwrap();
+    sandbox.hide_tip(&repo, &name(&two), 8).unwrap();
+    sandbox.reopen();
+    assert!(sandbox.refs(&repo).unwrap().is_empty());
+    let hidden = sandbox.hidden_tips(&repo).unwrap();
+    assert_eq!(hidden, [(name(&one), tip), (name(&two), tip)]);
+    assert_eq!(sandbox.contributor_totals().refs, 2, "still its share");
+    let path = sandbox.root().join(".prs").join(repo.npub());
+    let path = path.join("project.git");
+    assert_fsck_is_clean(&path);
+
+    sandbox.show_tip(&repo, &name(&one)).unwrap();
+    sandbox.show_tip(&repo, &name(&one)).unwrap();
+    let shown = sandbox.refs(&repo).unwrap();
+    assert_eq!(shown.get(&name(&one)).unwrap().oid, tip);
+    assert!(sandbox.is_staged(&repo, &name(&one), &tip));
+    sandbox.drop_hidden_tip(&repo, &name(&two)).unwrap();
+    sandbox.drop_hidden_tip(&repo, &name(&two)).unwrap();
+    assert_eq!(sandbox.contributor_totals().refs, 1);
+    sandbox.hide_tip(&repo, &name(&one), 9).unwrap();
+    sandbox.drop_hidden_tip(&repo, &name(&one)).unwrap();
+    assert!(!path.exists() && sandbox.hidden_tips(&repo).unwrap().is_empty());
+    assert_eq!(sandbox.staged_totals(), StagedTotals::default());
+}
+
 /// A pack that leans on objects of the hosted repository is refused for a contributor.
 #[tokio::test]
 async fn a_contributors_pack_must_be_complete() {

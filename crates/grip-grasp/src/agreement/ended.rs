@@ -5,10 +5,12 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use futures_util::future::BoxFuture;
 use grip_nostr::{Event, EventId, PullRequest, RepoAddr, expiration, kinds};
 use grip_store::EventView as _;
+use grip_tasks::fault;
 use grip_types::{ErrorChain, Identifier};
 
 use super::settle::announced;
 use crate::{
+    Grasp,
     admission::ViewError,
     error::GraspError,
     grasp::{Core, timestamp},
@@ -24,6 +26,20 @@ pub(crate) struct Ended(usize);
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} events had expired", self.0)
+    }
+}
+
+impl Grasp {
+    /// Ends the served events whose own time is over (NIP-40); says how many. A task does this every
+    /// second.
+    pub async fn end_expired(&self) -> usize {
+        match self.core.end_expired().await {
+            Ok(ended) => ended,
+            Err(error) => {
+                error.log("failed to end expired events; the next look tries again");
+                0
+            }
+        }
     }
 }
 
@@ -75,6 +91,7 @@ impl Core {
                     && self.hosted.status(&addr).is_some()
                 {
                     self.remember_departure(&addr, &event).await?;
+                    fault::point("end.departure_noted");
                 }
                 if event.kind == kinds::STATE
                     && expiration(&event).is_some_and(|end| end <= timestamp())
@@ -84,6 +101,7 @@ impl Core {
                 } else {
                     self.commit.remove_events(vec![event.id]).await?;
                 }
+                fault::point("end.event_removed");
                 tracing::info!(id = %event.id, kind = event.kind.as_u16(), "event ended");
                 for identifier in &identifiers {
                     if PullRequest::is_one(&event) {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures_util::future::BoxFuture;
 use grip_git::RepoError;
 use grip_nostr::{Announcement, Event, EventId, RepoAddr};
+use grip_tasks::fault;
 use grip_types::{Identifier, Origin, RefEdit, RefName};
 
 use super::{Disagreement, Expected, Fault};
@@ -191,6 +192,7 @@ impl Core {
         // Held before it goes from where it is served: a crash in between leaves it in both, which
         // the start sees as served.
         self.hold_again(&addr, event.clone()).await?;
+        fault::point("unprove.held_again");
         let empty = {
             let addr = addr.clone();
             move |core: &Self| {
@@ -202,7 +204,9 @@ impl Core {
             }
         };
         self.blocking("git.archive", empty).await??;
+        fault::point("unprove.emptied");
         self.commit.remove_events(vec![event.id]).await?;
+        fault::point("unprove.event_removed");
         self.hosted.set(&addr, RepositoryStatus::Held);
         self.hosted.events_changed(&addr.identifier);
         Ok(true)

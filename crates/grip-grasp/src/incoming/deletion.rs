@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use grip_nostr::{Address, Deletion, Event, EventId, PullRequest, RepoAddr, kinds};
 use grip_relay::{Answer, answer_to_put};
 use grip_store::{EventView as _, Put};
+use grip_tasks::fault;
 use grip_types::{EventSource, Identifier};
 
 use super::own_identifier;
@@ -55,6 +56,12 @@ impl Core {
             .collect();
         let reason = HoldingReason::Deleted;
         self.holding.put(&removal.events, reason).await?;
+        fault::point("delete.held_back");
+        for (hangs, _) in &removal.events {
+            if removal.hanging.contains(&hangs.id) {
+                self.hide_tips_in_turn(hangs).await?;
+            }
+        }
         // Then in one step: whatever a crash leaves undone in git, the start does because of it.
         let puts = self
             .commit
@@ -82,6 +89,7 @@ impl Core {
             if let Err(error) = self.carry_out(vec![effect]).await {
                 error.log("failed to carry out a part of a deletion");
             }
+            fault::point("delete.effect_done");
         }
         for identifier in &identifiers {
             for id in &requests {
@@ -92,6 +100,7 @@ impl Core {
             self.settle(identifier).await;
             self.hosted.events_changed(identifier);
         }
+        fault::point("delete.settled");
         Ok(answer)
     }
 

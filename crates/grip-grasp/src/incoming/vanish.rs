@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Event, EventId, kinds};
+use grip_nostr::{Event, EventId, PublicKey, kinds};
 use grip_purgatory::Waiting;
 use grip_relay::{Answer, answer_to_put};
 use grip_store::{Put, Vanished};
+use grip_tasks::fault;
 use grip_types::{EventSource, Identifier};
 
 use crate::{
@@ -40,33 +41,38 @@ impl Core {
             return Ok(answer_to_put(&puts[0], false));
         }
         if acts {
-            let vanished = Vanished {
-                author: event.pubkey,
-                until: event.created_at,
-                request: event.id,
-            };
-            self.vanish(vanished).await?;
+            self.finish_vanishing(|author| *author == event.pubkey)
+                .await?;
         }
         Ok(answer)
     }
 
-    /// Takes out what is left of all keys that have asked to vanish.
-    pub(crate) async fn vanish_all(self: &Arc<Self>) -> Result<(), GraspError> {
+    /// Carries out the requests to vanish of some keys that are not yet: one that has just come, or
+    /// those that a crash or a failure cut short. One that fails again stops no other.
+    pub(crate) async fn finish_vanishing(
+        self: &Arc<Self>,
+        of: impl Fn(&PublicKey) -> bool,
+    ) -> Result<(), GraspError> {
         if self.policy.load().ignores_deletions {
             return Ok(());
         }
         let look = |core: &Self| {
             let events = core.store.read().map_err(ViewError::new)?;
-            events.vanished().map_err(ViewError::new)
+            events.vanishing().map_err(ViewError::new)
         };
-        for vanished in self.blocking("grasp.look", look).await?? {
-            self.vanish(vanished).await?;
+        let mut pending = self.blocking("grasp.look", look).await??;
+        pending.retain(|vanished| of(&vanished.author));
+        let mut outcome = Ok(());
+        for vanished in pending {
+            let done = self.vanish(vanished).await;
+            outcome = outcome.and(done);
         }
-        Ok(())
+        outcome
     }
 
     /// Takes out what a key made up to its request, in relay and git, and keeps nothing of it: not in
-    /// holding, not in the archive (G01-120). Doing it again is no harm.
+    /// holding, not in the archive (G01-120). Done once for each request, so that who comes back later
+    /// loses nothing by it.
     async fn vanish(self: &Arc<Self>, vanished: Vanished) -> Result<(), GraspError> {
         let Vanished {
             author,
@@ -88,12 +94,23 @@ impl Core {
                 self.end_served(hanging).await?;
             }
             self.end_served(events).await?;
+            fault::point("vanish.events_removed");
         }
+        self.end_withdrawals(|addr| {
+            let left = self.departures.get(addr);
+            addr.owner == author && left.is_none_or(|left| left.created_at <= until)
+        })
+        .await?;
         self.commit.forget_author(author, until).await?;
-        self.holding.remove_author(&author).await?;
+        fault::point("vanish.history_forgotten");
+        self.holding.remove_author(&author, until).await?;
+        fault::point("vanish.holding_removed");
+        self.drop_unkept_tips(move |key| *key == author).await?;
         ended += self
             .destroy_archives(move |it| it.repo.owner == author)
             .await?;
+        self.commit.end_vanishing(vanished).await?;
+        fault::point("vanish.done");
         if ended > 0 {
             tracing::info!(%author, %request, ended, "a key has vanished");
             self.used_requests.note(request);

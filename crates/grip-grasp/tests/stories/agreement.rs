@@ -355,3 +355,95 @@ async fn what_a_crash_left_between_refs_and_event_is_taken_back_by_the_start() {
     assert_eq!(scene.main(), scene.tip);
     scene.node.agrees().await;
 }
+
+#[tokio::test]
+async fn g01_49_a_pull_request_over_several_identifiers_has_its_ref_in_each() {
+    let (owner, author) = (Author::new(), Author::new());
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    node.accepts(&announce(&owner, "y", &[]), HELD).await;
+    let state = owner.state("y", &[("refs/heads/main", &tip)], None);
+    node.accepts(&state, HELD).await;
+    let main = [(ZERO, tip.as_str(), "refs/heads/main")];
+    node.push(&addr(&owner, "y"), &tree, &main).await.taken("");
+    let next = tree.commit("a", "proposal").unwrap();
+    let tags = vec![
+        vec!["a".to_owned(), owner.coordinate("x")],
+        vec!["a".to_owned(), owner.coordinate("y")],
+        vec!["c".to_owned(), next.clone()],
+    ];
+    let request = author.sign(1618, "both", tags);
+    node.accepts(&request, HELD).await;
+    let name = format!("refs/nostr/{}", request.id.to_hex());
+    let push = [(ZERO, next.as_str(), name.as_str())];
+    node.push(&addr(&owner, "x"), &tree, &push).await.taken("");
+    node.push(&addr(&owner, "y"), &tree, &push).await.taken("");
+    for identifier in ["x", "y"] {
+        assert_eq!(node.refs(&addr(&owner, identifier))[&name], next);
+    }
+    assert!(node.serves(&request));
+    node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_47_a_push_without_room_for_its_refs_forgets_none_that_was_noted_before() {
+    let mut scene = Scene::new().await;
+    let name = |digits: &str| format!("refs/nostr/{}", digits.repeat(32));
+    let first = name("ab");
+    scene.push(&[(ZERO, &scene.tip, &first)]).await.taken("");
+    let next = scene.commit("next");
+    scene.node.restart_with_room_for(1).await;
+    let both = [
+        (scene.tip.as_str(), next.as_str(), first.as_str()),
+        (ZERO, next.as_str(), &name("cd")),
+    ];
+    scene.push(&both).await.refused("");
+    // What was noted before has its time and its end, as if nothing had happened.
+    assert_eq!(scene.node.refs(&scene.repo)[&first], scene.tip);
+    scene.node.agrees().await;
+    scene.node.restart().await;
+    assert_eq!(scene.node.grasp().sweep(in_minutes(20)).await.refs, 1);
+    assert!(!scene.node.refs(&scene.repo).contains_key(&first));
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn g01_124_what_was_blacklisted_while_the_node_was_down_leaves_at_the_start() {
+    let mut scene = Scene::new().await;
+    let announcement = announce_at(&scene.owner, "x", &[], later(1));
+    scene.node.accepts(&announcement, "").await;
+    let whole = scene.owner.npub();
+    for list in ["x", &format!("{whole}/x"), &whole] {
+        scene.node.restart_with_blacklist(list).await;
+        until("relay and git have both let it go", || async {
+            let is_served = scene.node.serves(&announcement);
+            (!is_served && !scene.node.is_on_disk(&scene.repo)).then_some(())
+        })
+        .await
+        .unwrap();
+        assert_eq!(scene.node.archived(&scene.owner), 1, "{list}: it is kept");
+        scene.node.restart_with_blacklist("").await;
+        let restored = scene.node.grasp().restore_held_back(&scene.repo).await;
+        assert_eq!(restored.unwrap(), 1, "{list}");
+        assert!(scene.node.serves(&announcement), "{list}");
+        assert_eq!(scene.main(), scene.tip, "{list}");
+        scene.node.agrees().await;
+    }
+}
+
+/// Found by the model: who leaves is read for a day, unless the operator bans it.
+#[tokio::test]
+async fn g01_123_a_ban_ends_a_repository_that_its_owner_has_left() {
+    let scene = Scene::new().await;
+    let leaving = elsewhere(&scene.owner, &[], later(1));
+    scene.node.send(&leaving).await;
+    assert_eq!(scene.main(), scene.tip, "it is readable for a day");
+    let banned = [scene.owner.pubkey()].into();
+    scene
+        .node
+        .enforce(|policy| policy.event_blacklist = banned)
+        .await;
+    assert_eq!(scene.node.grasp().repository(&scene.repo), None);
+    assert!(!scene.node.is_on_disk(&scene.repo));
+    assert_eq!(scene.node.archived(&scene.owner), 1);
+    scene.node.agrees().await;
+}

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use futures_util::StreamExt;
 use grip_db::Db;
 use grip_git::{Options, Quarantine, Repositories};
-use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply};
+use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply, Selection};
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_relay::{Answer, Limits, Relay, WritePolicy};
 use grip_store::{EventStore, EventView};
@@ -31,6 +31,7 @@ pub(crate) struct Node {
     min_free_bytes: u64,
     /// Whose events are refused, over a restart too.
     banned: Mutex<BTreeSet<PublicKey>>,
+    blacklist: Selection,
     service: String,
     bounds: Bounds,
     running: Option<Running>,
@@ -73,18 +74,19 @@ impl Node {
             staging: Default::default(),
             min_free_bytes: 0,
             banned: Default::default(),
+            blacklist: Selection::default(),
             service: SERVICE.to_owned(),
             bounds: Bounds::default(),
             running: None,
         };
-        node.open().await;
+        let store = EventStore::open(&node.dir.path().join("events"), small()).unwrap();
+        node.open(store).await;
         node
     }
 
-    async fn open(&mut self) {
+    async fn open(&mut self, store: EventStore) {
         let root = self.dir.path();
         let group = TaskGroup::new("node");
-        let store = EventStore::open(&root.join("events"), small()).unwrap();
         let db = Db::open(&root.join("node.db")).await.unwrap();
         let mut options = Options::new(root.join("git"));
         options.staging = self.staging;
@@ -93,6 +95,7 @@ impl Node {
         let (relay, writer) = Relay::start(store.clone(), Limits::default(), &group);
         let mut policy = Policy::open(Service::parse(&self.service).unwrap());
         policy.event_blacklist = self.banned.lock().unwrap().clone();
+        policy.repository_blacklist = self.blacklist.clone();
         let grasp = Grasp::start(Parts {
             store: store.clone(),
             writer,
@@ -135,11 +138,31 @@ impl Node {
     /// Restarts the node; while it is down, `change` does something to its directory.
     pub(crate) async fn restart_after(&mut self, change: impl FnOnce()) {
         self.agrees().await;
+        self.start_again(change).await;
+    }
+
+    /// The same, whether relay and git agree about everything or not.
+    pub(crate) async fn start_again(&mut self, change: impl FnOnce()) {
         let running = self.running.take().unwrap();
         let ended = running.group.shutdown(Duration::from_secs(20)).await;
         assert_eq!(ended, Ended::Drained);
         change();
         self.reopen(running).await;
+    }
+
+    /// Ends everything that runs.
+    pub(crate) async fn end(mut self) {
+        let running = self.running.take().unwrap();
+        let ended = running.group.shutdown(Duration::from_secs(20)).await;
+        assert_eq!(ended, Ended::Drained);
+        running.relay.stop().await;
+        running.db.close().await;
+    }
+
+    /// Sets the name, and how much free space is demanded, for the next start.
+    pub(crate) fn start_next(&mut self, service: &str, min_free_bytes: u64) {
+        service.clone_into(&mut self.service);
+        self.min_free_bytes = min_free_bytes;
     }
 
     /// Aborts whatever is under way and starts again on the same directory.
@@ -157,12 +180,10 @@ impl Node {
         running.db.close().await;
         drop(running);
         let events = self.dir.path().join("events");
-        grip_testkit::until("every thread has let go of the store", || async {
+        let store = grip_testkit::until("every thread has let go of the store", || async {
             EventStore::open(&events, small()).ok()
-        })
-        .await
-        .unwrap();
-        self.open().await;
+        });
+        self.open(store.await.unwrap()).await;
     }
 
     fn running(&self) -> &Running {
@@ -395,10 +416,27 @@ impl Node {
         self.restart().await;
     }
 
+    /// Starts again with room for so many entries of each class for one repository.
+    pub(crate) async fn restart_with_room_for(&mut self, entries: usize) {
+        self.bounds.per_identifier = entries;
+        self.restart().await;
+    }
+
+    /// Starts again with another list of repositories that are not taken.
+    pub(crate) async fn restart_with_blacklist(&mut self, list: &str) {
+        self.blacklist = list.parse().unwrap();
+        self.restart().await;
+    }
+
     /// Starts again under another name.
     pub(crate) async fn restart_as(&mut self, service: &str) {
         self.service = service.to_owned();
         self.restart().await;
+    }
+
+    /// The directory that outlives its runs.
+    pub(crate) fn data_dir(&self) -> &std::path::Path {
+        self.dir.path()
     }
 
     /// Where the files of a repository are.

@@ -102,3 +102,21 @@ async fn a_push_that_changes_nothing_keeps_nothing_alive() {
     assert_eq!(scene.main(), scene.tip);
     scene.node.agrees().await;
 }
+
+#[tokio::test]
+async fn a_ref_of_a_pull_request_beside_it_keeps_nothing_alive() {
+    let (scene, next, state) = scene().await;
+    // The branch stays; the ref is of an event that nobody has.
+    let name = format!("refs/nostr/{}", "ab".repeat(32));
+    let commands = [
+        (scene.tip.as_str(), scene.tip.as_str(), "refs/heads/main"),
+        (crate::node::ZERO, next.as_str(), name.as_str()),
+    ];
+    let mut body = grip_testkit::wire::commands(&commands, grip_testkit::wire::CAPABILITIES);
+    let pack = grip_testkit::wire::pack(&scene.tree, &next, None).await;
+    body.extend(pack.unwrap());
+    send_slowly(&scene, body, usize::MAX).await;
+    assert!(!scene.node.serves(&state) && !scene.node.holds(&state).await);
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
+}

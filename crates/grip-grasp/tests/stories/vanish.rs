@@ -5,7 +5,7 @@ use grip_nostr::{Event, MaintainerRule, Timestamp};
 use grip_testkit::Author;
 use grip_types::Origin;
 
-use crate::node::{HELD, SERVICE, Scene, ZERO, addr, announce, announce_at, later};
+use crate::node::{HELD, SERVICE, Scene, ZERO, addr, announce, announce_at, elsewhere, later};
 
 fn vanish(author: &Author, relay: &str, at: Timestamp) -> Event {
     author.sign_at(62, "", vec![vec!["relay".into(), relay.into()]], at)
@@ -110,4 +110,54 @@ async fn g01_118_a_request_that_was_only_stored_is_carried_out_by_the_start() {
     .unwrap();
     scene.node.agrees().await;
     assert!(!scene.node.is_on_disk(&scene.repo));
+}
+
+/// G01-120 is about what was made before the request: who comes back is kept as everybody else.
+#[tokio::test]
+async fn g01_120_a_key_that_came_back_keeps_what_a_later_block_takes_out() {
+    let mut scene = Scene::new().await;
+    let request = vanish(&scene.owner, "ALL_RELAYS", later(2));
+    scene.node.accepts(&request, "").await;
+    let announcement = announce_at(&scene.owner, "x", &[], later(9));
+    scene.node.accepts(&announcement, HELD).await;
+    let refs = [("refs/heads/main", scene.tip.as_str())];
+    let state = scene.owner.state_at("x", &refs, None, later(10));
+    assert!(scene.node.send(&state).await.accepted);
+    if !scene.node.serves(&state) {
+        scene.push_main(ZERO, &scene.tip).await.taken("");
+    }
+    // The request comes again, as it does from other relays: it is done.
+    scene.node.send_as(&request, Origin::Synced).await;
+    assert_eq!(scene.main(), scene.tip);
+
+    let npub = scene.owner.npub();
+    assert!(scene.node.grasp().block(&npub, "").await.unwrap());
+    assert_eq!(scene.node.grasp().repository(&scene.repo), None);
+    assert_eq!(scene.node.archived(&scene.owner), 1);
+    scene.node.restart().await;
+    scene.node.enforce(|_| {}).await;
+    assert_eq!(
+        scene.node.archived(&scene.owner),
+        1,
+        "the old request is done"
+    );
+    assert!(scene.node.grasp().unblock(&npub).await.unwrap());
+    assert!(scene.node.serves(&announcement) && scene.node.serves(&state));
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
+}
+
+/// G01-118: a repository whose owner had left is readable for a day, unless the owner vanishes.
+#[tokio::test]
+async fn g01_118_a_repository_that_its_owner_had_left_goes_with_the_key() {
+    let scene = Scene::new().await;
+    let leaving = elsewhere(&scene.owner, &[], later(1));
+    scene.node.send(&leaving).await;
+    assert_eq!(scene.main(), scene.tip, "it is readable for a day");
+    let request = vanish(&scene.owner, "ALL_RELAYS", later(2));
+    scene.node.accepts(&request, "").await;
+    assert_eq!(scene.node.grasp().repository(&scene.repo), None);
+    assert!(!scene.node.is_on_disk(&scene.repo));
+    assert_eq!(scene.node.archived(&scene.owner), 0);
+    scene.node.agrees().await;
 }

@@ -11,7 +11,7 @@ use super::{Put, WriteView, indexes::has_address};
 use crate::{
     StoreError, keys,
     record::Record,
-    requests::{RequestRow, Retention, Stage, is_request},
+    requests::{RequestRow, Retention, Stage, Vanished, is_request},
     tables::Tables,
     view::Transaction,
 };
@@ -27,16 +27,32 @@ pub struct Aged {
 
 impl WriteView<'_> {
     /// Stores a request to vanish that is meant for this server: from now on nothing is taken of its
-    /// author that was made before it. To take out what is here is the caller's part.
+    /// author that was made before it. To take out what is here is the caller's part, and the request
+    /// is among [`crate::ReadView::vanishing`] until [`Self::end_vanishing`] says that this is done.
     pub fn put_vanish(&mut self, event: &Event, now: Timestamp) -> Result<Put, StoreError> {
         let put = self.put(event, now)?;
         if matches!(put, Put::Stored { .. } | Put::Duplicate) {
             self.guarded(|view| {
                 let target = keys::target_author(event.pubkey.as_bytes());
-                view.note_target(&target, &event.id, event.created_at.as_secs())
+                let key = [&target[..], event.id.as_bytes()].concat();
+                // A replay is not carried out again: what is here now is newer.
+                if view.tables.targets.get(&view.txn, &key)?.is_some() {
+                    return Ok(());
+                }
+                let until = event.created_at.as_secs();
+                view.note_target(&target, &event.id, until)?;
+                let pending = keys::vanishing_author(event.pubkey.as_bytes());
+                view.note_target(&pending, &event.id, until)
             })?;
         }
         Ok(put)
+    }
+
+    /// Nothing is left of what a request to vanish takes out.
+    pub fn end_vanishing(&mut self, vanished: &Vanished) -> Result<(), StoreError> {
+        let pending = keys::vanishing_author(vanished.author.as_bytes());
+        let key = [&pending[..], vanished.request.as_bytes()].concat();
+        self.guarded(|view| Ok(view.unset(|tables| tables.targets, &key)?))
     }
 
     /// Notes that requests were of use: their time begins again, and those that were not served any
@@ -242,7 +258,7 @@ impl WriteView<'_> {
 fn targets_of(request: &Event) -> Vec<Vec<u8>> {
     let author = request.pubkey.as_bytes();
     let Some(deletion) = Deletion::parse(request.clone()) else {
-        return vec![keys::target_author(author)];
+        return vec![keys::target_author(author), keys::vanishing_author(author)];
     };
     let ids = deletion.ids.iter();
     let ids = ids.map(|id| keys::target_id(id.as_bytes(), author));

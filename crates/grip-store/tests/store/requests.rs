@@ -166,10 +166,49 @@ fn g01_118_a_key_that_vanished_is_refused_up_to_its_request() {
     assert_eq!(store.put(&event(5, BOB, 1, 10, &[])), stored(&[]));
     let delete_it = event(6, ALICE, 5, 30, &[&["e", &id(7).to_hex()]]);
     store.put(&delete_it);
-    let vanished = store.store.read().unwrap().vanished().unwrap();
-    assert_eq!(vanished.len(), 1);
     store.age(days(360));
     assert_eq!(store.put(&note()), stored(&[]));
+}
+
+#[test]
+fn g01_118_a_request_to_vanish_is_pending_until_it_is_carried_out_and_never_again() {
+    let store = Fixture::new();
+    let vanish = event(7, ALICE, 62, 20, &[&["relay", "ALL_RELAYS"]]);
+    let put = || store.store.write(|view| view.put_vanish(&vanish, NOW));
+    let pending = || store.store.read().unwrap().vanishing().unwrap();
+    let is_vanishing = || {
+        let view = store.store.read().unwrap();
+        view.is_vanishing(&vanish.pubkey).unwrap()
+    };
+    assert!(!is_vanishing());
+    put().unwrap();
+    put().unwrap();
+    let [vanished] = pending()[..] else {
+        panic!("one request waits: {:?}", pending());
+    };
+    assert_eq!(
+        (vanished.author, vanished.request),
+        (vanish.pubkey, vanish.id)
+    );
+    assert_eq!(vanished.until, vanish.created_at);
+    assert!(is_vanishing());
+    let done = store.store.write(|view| view.end_vanishing(&vanished));
+    done.unwrap();
+    assert_eq!(put().unwrap(), Put::Duplicate);
+    assert!(pending().is_empty() && !is_vanishing());
+    assert_eq!(
+        store.put(&note()),
+        Put::Deleted { by: id(7) },
+        "it still refuses"
+    );
+    // One that is forgotten before it was carried out leaves nothing.
+    let second = event(8, BOB, 62, 20, &[&["relay", "ALL_RELAYS"]]);
+    store
+        .store
+        .write(|view| view.put_vanish(&second, NOW))
+        .unwrap();
+    store.age(days(360));
+    assert!(pending().is_empty());
 }
 
 /// G01-121.

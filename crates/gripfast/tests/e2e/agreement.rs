@@ -1,5 +1,9 @@
 //! Relay and git tell the same story, and the operator is told when they cannot.
 
+mod damage;
+mod model;
+mod slow_pushes;
+
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
@@ -7,6 +11,12 @@ use grip_testkit::{LocalProject, Node, until, until_true};
 use rustix::process::Signal;
 
 use crate::BINARY;
+
+/// Settings of a node that fetches from hosts on this machine.
+const FETCHING: &[(&str, &str)] = &[
+    ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true"),
+    ("NGIT_SYNC_LOOP_INTERVAL_MS", "100"),
+];
 
 #[tokio::test]
 async fn the_check_agrees_with_a_sound_node_and_names_what_is_damaged() -> Result<()> {

@@ -4,9 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{
-    Author, GitOutput, LocalProject, Node, WorkTree, events::tag, git, until, until_true,
-};
+use grip_testkit::{Author, GitOutput, LocalProject, Node, WorkTree, events::tag, git, until};
 use nostr::prelude::{Event, EventId, Timestamp};
 use rustix::process::Signal;
 
@@ -355,9 +353,9 @@ async fn expiry_and_ban_remove_the_ref_in_every_view() -> Result<()> {
     let config = format!("event_blacklist = [\"{}\"]\n", it.author.npub());
     std::fs::write(node.work_dir().join("gripfast.toml"), config)?;
     node.signal(Signal::HUP)?;
-    let directory = it.directory(&node);
-    until_true("the repository of the banned is gone", || {
-        !directory.exists()
+    until("nothing of the banned is shown", || async {
+        let names = it.names(&node).await.ok()?;
+        names.is_empty().then_some(())
     })
     .await?;
     let mirrored = git::ls_remote(&project.url(&node)).await?;
@@ -378,13 +376,71 @@ async fn a_banned_identifier_takes_its_contributions_along() -> Result<()> {
     let config = "repository_blacklist = [\"sails\"]\n";
     std::fs::write(node.work_dir().join("gripfast.toml"), config)?;
     node.signal(Signal::HUP)?;
-    let directory = it.directory(&node);
-    until_true("the contribution is gone", || !directory.exists()).await?;
+    until("the contribution is not shown any more", || async {
+        let names = it.names(&node).await.ok()?;
+        names.is_empty().then_some(())
+    })
+    .await?;
     let mut relay = node.connect().await?;
     ensure!(!relay.serves(&event.id).await? && relay.serves(&kept.id).await?);
     let answer = relay.publish(&it.pull_request(&node)).await?;
     ensure!(!answer.accepted, "{answer:?}");
     ensure!(other.names(&node).await? == [name_of(&kept.id)]);
+    agrees(&node).await
+}
+
+/// G01-112, G01-124: what a block takes out comes back whole with its end, over a restart too.
+#[tokio::test]
+async fn a_contribution_comes_back_with_its_data_when_a_block_is_lifted() -> Result<()> {
+    let mut node = Node::start_with(BINARY, &[ON]).await?;
+    let (it, other) = (Contributor::new("sails")?, Contributor::new("sails")?);
+    let event = it.served(&node).await?;
+    let kept = other.served(&node).await?;
+    let target = format!("{}/sails", it.owner.npub());
+    for subject in [target, it.author.npub(), "sails".to_owned()] {
+        node.run(&["repos", "block", &subject, "--execute"]).await?;
+        ensure!(
+            it.names(&node).await?.is_empty(),
+            "{subject}: it is out of service"
+        );
+        ensure!(!node.connect().await?.serves(&event.id).await?, "{subject}");
+        agrees(&node).await?;
+        node.crash_and_restart().await?;
+        node.run(&["repos", "unblock", &subject, "--execute"])
+            .await?;
+        ensure!(it.names(&node).await? == [name_of(&event.id)], "{subject}");
+        ensure!(node.connect().await?.serves(&event.id).await?, "{subject}");
+        let clone = WorkTree::init()?;
+        let fetched = clone
+            .run(["fetch", "-q", &it.url(&node), &name_of(&event.id)])
+            .await?;
+        ensure!(fetched.ok, "{subject}: {}", fetched.stderr);
+        ensure!(clone.tip("FETCH_HEAD")? == it.tip);
+        ensure!(
+            other.names(&node).await? == [name_of(&kept.id)],
+            "{subject}"
+        );
+        agrees(&node).await?;
+    }
+    Ok(())
+}
+
+/// G01-120: what is hidden goes with who vanishes, and with who deletes it.
+#[tokio::test]
+async fn a_hidden_contribution_ends_with_its_event() -> Result<()> {
+    let node = Node::start_with(BINARY, &[ON]).await?;
+    let it = Contributor::new("sails")?;
+    it.served(&node).await?;
+    node.run(&["repos", "block", "sails", "--execute"]).await?;
+    let directory = it.directory(&node);
+    ensure!(directory.exists(), "it is kept");
+    let tags = vec![tag(["relay", "ALL_RELAYS"])];
+    let request = it.author.sign(62, "", tags);
+    node.connect().await?.publish_ok(&request).await?;
+    ensure!(!directory.exists(), "nothing is left of it");
+    node.run(&["repos", "unblock", "sails", "--execute"])
+        .await?;
+    ensure!(it.names(&node).await?.is_empty());
     agrees(&node).await
 }
 

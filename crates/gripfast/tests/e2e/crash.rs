@@ -2,6 +2,7 @@
 //! step of holding, pushing and releasing, and what it had said is checked after each restart.
 
 mod ledger;
+mod removal;
 mod workload;
 
 use anyhow::{Context as _, Result, ensure};

@@ -1,0 +1,223 @@
+//! The rules of the model: what git has to show by what is served and held.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nostr::prelude::Event;
+
+use crate::until_ok;
+
+use super::{
+    Repository, Status, Subject,
+    step::{BRANCHES, PEOPLE, Step},
+    story::{Refs, Said, Story, What},
+};
+
+/// What counts at one moment.
+struct Moment<'a> {
+    /// The newest announcement of each that is served or held, and whether it is served.
+    announced: BTreeMap<usize, (&'a Said, bool)>,
+    served: Vec<(&'a Said, &'a Refs)>,
+    held: Vec<(&'a Said, &'a Refs)>,
+}
+
+impl<S: Subject> Story<'_, S> {
+    /// Compares what the node shows after `step` with what the model says.
+    pub(super) async fn check(&mut self, step: &Step) -> Result<()> {
+        let last = if self.node.is_at_rest() {
+            self.look(step).await
+        } else {
+            until_ok("relay and git agree", async || {
+                self.look(step).await.map(Some)
+            })
+            .await
+        };
+        let statuses = last.with_context(|| format!("after {step:?}"))?;
+        for (said, status) in self.said.iter_mut().zip(statuses) {
+            said.was = status;
+            said.is_taken = false;
+        }
+        Ok(())
+    }
+
+    async fn look(&mut self, step: &Step) -> Result<Vec<Status>> {
+        let found = self.node.audit(&self.name).await?;
+        ensure!(found.is_empty(), "the node finds {found:#?}");
+        let events: Vec<&Event> = self.said.iter().map(|said| &said.event).collect();
+        let statuses = self.node.statuses(&events).await?;
+        let mut repositories = Vec::new();
+        for who in 0..PEOPLE {
+            let owner = &self.people[who];
+            repositories.push(self.node.repository(owner, &self.name).await?);
+        }
+        self.check_endings(&statuses)?;
+        self.check_losses(step, &statuses)?;
+        let moment = self.moment(&statuses);
+        for (who, repository) in repositories.iter().enumerate() {
+            let checked = moment.check_repository(who, repository.as_ref());
+            checked.with_context(|| format!("the repository of {who}"))?;
+        }
+        Ok(statuses)
+    }
+
+    /// What its author took back, the operator banned, or time ended is nowhere.
+    fn check_endings(&self, statuses: &[Status]) -> Result<()> {
+        for (nth, (said, status)) in self.said.iter().zip(statuses).enumerate() {
+            let is_banned = self.banned.contains(&said.who);
+            ensure!(
+                *status == Status::Gone || !is_banned,
+                "event {nth} of somebody banned is {status:?}"
+            );
+            ensure!(
+                *status == Status::Gone || !self.is_taken_back(said),
+                "event {nth} is {status:?}, and its author took it back"
+            );
+            ensure!(
+                *status == Status::Gone || !said.is_over,
+                "event {nth} is {status:?}, and its time is over"
+            );
+        }
+        Ok(())
+    }
+
+    /// What was taken is there, and what was there still is, unless something newer is in its place.
+    fn check_losses(&self, step: &Step, statuses: &[Status]) -> Result<()> {
+        let all = || self.said.iter().zip(statuses);
+        for (nth, (said, status)) in all().enumerate() {
+            let was_there = said.was != Status::Gone && !step.takes_away();
+            if *status != Status::Gone || !(was_there || said.is_taken) {
+                continue;
+            }
+            let is_replaced = all().any(|(other, status)| {
+                // A state that a newer one of another maintainer has overtaken waits for nothing.
+                let is_version = other.who == said.who && other.event.kind == said.event.kind;
+                let is_overtaken =
+                    matches!((&said.what, &other.what), (What::State(_), What::State(_)))
+                        && *status == Status::Served
+                        && said.was != Status::Served;
+                newer(&other.event, &said.event)
+                    && (is_overtaken || is_version && *status != Status::Gone)
+            });
+            ensure!(
+                is_replaced || said.is_over,
+                "event {nth} was {:?}, the node said that it took it ({}), and it is gone",
+                said.was,
+                said.is_taken
+            );
+        }
+        Ok(())
+    }
+
+    fn moment(&self, statuses: &[Status]) -> Moment<'_> {
+        let mut moment = Moment {
+            announced: BTreeMap::new(),
+            served: Vec::new(),
+            held: Vec::new(),
+        };
+        for (said, status) in self.said.iter().zip(statuses) {
+            let is_served = match status {
+                Status::Served => true,
+                Status::Held => false,
+                Status::Gone => continue,
+            };
+            match &said.what {
+                What::Announcement { .. } => {
+                    let known = moment.announced.get(&said.who);
+                    if known.is_none_or(|(known, _)| newer(&said.event, &known.event)) {
+                        moment.announced.insert(said.who, (said, is_served));
+                    }
+                }
+                What::State(refs) if is_served => moment.served.push((said, refs)),
+                What::State(refs) => moment.held.push((said, refs)),
+                What::Request => {}
+            }
+        }
+        moment
+    }
+}
+
+impl Moment<'_> {
+    fn check_repository(&self, who: usize, repository: Option<&Repository>) -> Result<()> {
+        let Some((said, is_served)) = self.announced.get(&who) else {
+            ensure!(repository.is_none(), "it is there and nothing announces it");
+            return Ok(());
+        };
+        let What::Announcement { lists_us, .. } = said.what else {
+            unreachable!("only announcements are among them");
+        };
+        if !lists_us {
+            return Ok(());
+        }
+        let Some(repository) = repository else {
+            // Hidden until a state brings it back.
+            ensure!(!is_served, "it is announced and not there");
+            return Ok(());
+        };
+        ensure!(
+            repository.is_served == *is_served,
+            "its announcement is served: {is_served}, the repository: {}",
+            repository.is_served
+        );
+        self.check_refs(who, *is_served, &repository.refs)
+    }
+
+    fn check_refs(&self, who: usize, is_served: bool, shown: &Refs) -> Result<()> {
+        let set = self.maintainers(who);
+        let by_members = self
+            .served
+            .iter()
+            .filter(|(said, _)| set.contains(&said.who));
+        let effective = by_members.reduce(|best, other| {
+            if newer(&other.0.event, &best.0.event) {
+                other
+            } else {
+                best
+            }
+        });
+        for name in BRANCHES {
+            let is = shown.get(name);
+            let says = effective.and_then(|(_, refs)| refs.get(name));
+            let pushed = self.held.iter().any(|(said, refs)| {
+                let is_newer = effective.is_none_or(|(e, _)| newer(&said.event, &e.event));
+                set.contains(&said.who) && is_newer && refs.get(name) == is
+            });
+            if is != says && !pushed {
+                bail!("{name} is {is:?} and has to be {says:?}");
+            }
+        }
+        ensure!(
+            !is_served || effective.is_some(),
+            "it is served, and no state speaks for it"
+        );
+        Ok(())
+    }
+
+    /// The owner, and everybody whom a maintainer lists and who lists one in return.
+    fn maintainers(&self, owner: usize) -> BTreeSet<usize> {
+        let listed = |who: usize| match self.announced.get(&who).map(|(said, _)| &said.what) {
+            Some(What::Announcement { maintainers, .. }) => maintainers.clone(),
+            _ => Vec::new(),
+        };
+        let mut set = BTreeSet::from([owner]);
+        loop {
+            let is_new = |who: &usize| {
+                let is_listed = set.iter().any(|member| listed(*member).contains(who));
+                let answers = listed(*who).iter().any(|it| it != who && set.contains(it));
+                !set.contains(who) && is_listed && answers
+            };
+            let new: Vec<usize> = (0..PEOPLE).filter(is_new).collect();
+            if new.is_empty() {
+                return set;
+            }
+            set.extend(new);
+        }
+    }
+}
+
+/// NIP-01's order.
+fn newer(event: &Event, than: &Event) -> bool {
+    (event.created_at, Reverse(event.id)) > (than.created_at, Reverse(than.id))
+}

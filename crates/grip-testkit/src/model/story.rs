@@ -1,0 +1,384 @@
+//! A story as it is played: what was said, and what was taken back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use nostr::prelude::{Event, EventId, Timestamp};
+
+use super::{
+    Fixture, Restart, Status, Subject,
+    step::{BRANCHES, PEOPLE, Step, Tips},
+};
+use crate::{Author, events::tag, until_true, wire};
+
+/// Where another server is, for announcements that leave.
+const ELSEWHERE: &str = "other.example.com";
+
+pub(super) type Refs = BTreeMap<String, String>;
+
+/// What was said, and by whom.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) event: Event,
+    pub(super) who: usize,
+    pub(super) what: What,
+    /// Its own time is over.
+    pub(super) is_over: bool,
+    /// Where it was after the step before.
+    pub(super) was: Status,
+    /// The node has just said that it took it.
+    pub(super) is_taken: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Announcement {
+        lists_us: bool,
+        maintainers: Vec<usize>,
+    },
+    State(Refs),
+    Request,
+}
+
+/// What an author has taken back, with success: it is never served or held again.
+enum TakenBack {
+    Event(EventId),
+    Address(usize, u16, Timestamp),
+    All(usize, Timestamp),
+}
+
+impl TakenBack {
+    fn covers(&self, said: &Said) -> bool {
+        let event = &said.event;
+        match self {
+            Self::Event(id) => event.id == *id,
+            Self::Address(who, kind, until) => {
+                said.who == *who && event.kind.as_u16() == *kind && event.created_at <= *until
+            }
+            Self::All(who, until) => said.who == *who && event.created_at <= *until,
+        }
+    }
+}
+
+pub(super) struct Story<'a, S> {
+    pub(super) node: &'a mut S,
+    fixture: &'a Fixture,
+    pub(super) name: String,
+    pub(super) people: Vec<Author>,
+    pub(super) banned: BTreeSet<usize>,
+    pub(super) said: Vec<Said>,
+    taken_back: Vec<TakenBack>,
+    /// Seconds since the story began: nothing happens in the same one, unless it is meant to.
+    clock: u64,
+    began: u64,
+}
+
+impl<'a, S: Subject> Story<'a, S> {
+    pub(super) fn new(node: &'a mut S, fixture: &'a Fixture, name: String) -> Self {
+        Self {
+            node,
+            fixture,
+            name,
+            people: (0..PEOPLE).map(|_| Author::new()).collect(),
+            banned: BTreeSet::new(),
+            said: Vec::new(),
+            taken_back: Vec::new(),
+            clock: 0,
+            began: Timestamp::now().as_secs() - 1_000,
+        }
+    }
+
+    /// Leaves the node as it was for the next story.
+    pub(super) async fn end(mut self) -> Result<()> {
+        if self.banned.is_empty() {
+            return Ok(());
+        }
+        self.banned.clear();
+        self.ban().await
+    }
+
+    pub(super) fn is_taken_back(&self, said: &Said) -> bool {
+        self.taken_back.iter().any(|it| it.covers(said))
+    }
+
+    fn now(&mut self) -> Timestamp {
+        self.clock += 1;
+        self.time()
+    }
+
+    fn time(&self) -> Timestamp {
+        Timestamp::from_secs(self.began + self.clock)
+    }
+
+    pub(super) async fn play(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Announce(who, maintainers) => {
+                let server = self.node.service();
+                self.announce(*who, &server, maintainers, None).await?;
+            }
+            Step::Leave(who, maintainers) => {
+                self.announce(*who, ELSEWHERE, maintainers, None).await?;
+            }
+            Step::Replay(nth) => {
+                let all = self.said.iter();
+                let mut old = all.filter(|it| matches!(it.what, What::Announcement { .. }));
+                if let Some(said) = old.nth(*nth) {
+                    self.node.send(&said.event).await?;
+                }
+            }
+            Step::State(who, at) => {
+                let time = self.now();
+                self.state(*who, at, time, None).await?;
+            }
+            Step::Tie(who, at) => {
+                let time = self.time();
+                self.state(*who, at, time, None).await?;
+            }
+            Step::Push(to, by, which) => self.push(*to, *by, which).await?,
+            Step::Fetch(commit) => self.fetch(*commit).await?,
+            Step::DeleteState(who) => self.delete(*who, 30618).await?,
+            Step::DeleteAnnouncement(who) => self.delete(*who, 30617).await?,
+            Step::DeleteEvent(nth) => self.delete_event(*nth).await?,
+            Step::Vanish(who) => {
+                let at = self.now();
+                let event =
+                    self.people[*who].sign_at(62, "", vec![tag(["relay", "ALL_RELAYS"])], at);
+                if self.node.send(&event).await?.accepted {
+                    self.taken_back.push(TakenBack::All(*who, at));
+                }
+            }
+            Step::Arrive(nth) => {
+                if let Some(said) = self.said.get(*nth) {
+                    self.node.arrive(&said.event).await?;
+                }
+            }
+            Step::Withhold(who, at) => {
+                let time = self.now();
+                let (event, refs) = self.sign_state(*who, at, time, None);
+                self.say(event, *who, What::State(refs), false);
+            }
+            Step::Expire(who, at) => self.expire(*who, at.as_ref()).await?,
+            Step::DatabaseAway(who, at) => {
+                self.node.lose_database().await?;
+                self.claim_and_push(*who, at).await?;
+                self.node.restart(Restart::Killed).await?;
+            }
+            Step::DiskFull(who, at) => {
+                self.node.restart(Restart::DiskFull).await?;
+                self.claim_and_push(*who, at).await?;
+                self.check(step).await?;
+                self.node.restart(Restart::Orderly).await?;
+            }
+            Step::Rename => {
+                self.node.restart(Restart::Renamed).await?;
+                self.check(step).await?;
+                self.node.restart(Restart::Orderly).await?;
+            }
+            Step::Request(who, to, commit) => {
+                let (author, owner) = (&self.people[*who], &self.people[*to]);
+                let tip = self.fixture.commit(*commit);
+                let url = self.node.clone_url(&self.name);
+                let url = url.as_deref().unwrap_or("https://elsewhere.example/x.git");
+                let event = author.pull_request(owner, &self.name, tip, url);
+                let answer = self.node.send(&event).await?;
+                self.say(event, *who, What::Request, is_taken(&answer));
+            }
+            Step::Ban(who) => {
+                self.banned.insert(*who);
+                self.ban().await?;
+            }
+            Step::Unban(who) => {
+                self.banned.remove(who);
+                self.ban().await?;
+            }
+            Step::Wait => {
+                let held = self.said.iter().filter(|said| said.was == Status::Held);
+                let held: Vec<EventId> = held.map(|said| said.event.id).collect();
+                self.node.expire_held(&held).await?;
+            }
+            Step::Restart => self.node.restart(Restart::Orderly).await?,
+            Step::Kill => self.node.restart(Restart::Killed).await?,
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, event: Event, who: usize, what: What, is_taken: bool) {
+        self.said.push(Said {
+            event,
+            who,
+            what,
+            is_over: false,
+            was: Status::Gone,
+            is_taken,
+        });
+    }
+
+    async fn announce(
+        &mut self,
+        who: usize,
+        server: &str,
+        maintainers: &[usize],
+        until: Option<u64>,
+    ) -> Result<()> {
+        let mut more = Vec::new();
+        if !maintainers.is_empty() {
+            let keys = maintainers.iter().map(|it| self.people[*it].hex());
+            more.push(tag(["maintainers".to_owned()].into_iter().chain(keys)));
+        }
+        if let Some(url) = self.node.clone_url(&self.name) {
+            more.push(tag(["clone", &url]));
+        }
+        more.extend(until.map(expiration));
+        let at = self.now();
+        let event = self.people[who].announcement_at(server, &self.name, more, at);
+        let answer = self.node.send(&event).await?;
+        let what = What::Announcement {
+            lists_us: server == self.node.service(),
+            maintainers: maintainers.to_vec(),
+        };
+        self.say(event, who, what, is_taken(&answer));
+        Ok(())
+    }
+
+    async fn state(
+        &mut self,
+        who: usize,
+        at: &Tips,
+        time: Timestamp,
+        until: Option<u64>,
+    ) -> Result<()> {
+        let (event, refs) = self.sign_state(who, at, time, until);
+        let answer = self.node.send(&event).await?;
+        self.say(event, who, What::State(refs), is_taken(&answer));
+        Ok(())
+    }
+
+    fn sign_state(
+        &self,
+        who: usize,
+        at: &Tips,
+        time: Timestamp,
+        until: Option<u64>,
+    ) -> (Event, Refs) {
+        let named = BRANCHES.iter().zip(at);
+        let named = named.filter_map(|(name, at)| Some((*name, self.fixture.commit((*at)?))));
+        let refs: Refs = named.map(|(name, oid)| (name.into(), oid.into())).collect();
+        let mut tags = vec![tag(["d", &self.name])];
+        tags.extend(refs.iter().map(|(name, oid)| tag([name, oid])));
+        tags.extend(until.map(expiration));
+        (self.people[who].sign_at(30618, "", tags, time), refs)
+    }
+
+    /// A state and the push of all it says.
+    async fn claim_and_push(&mut self, who: usize, at: &Tips) -> Result<()> {
+        let time = self.now();
+        self.state(who, at, time, None).await?;
+        self.push(who, who, &[true, true]).await
+    }
+
+    /// Something that ends by itself, once it was there.
+    async fn expire(&mut self, who: usize, at: Option<&Tips>) -> Result<()> {
+        let end = Timestamp::now().as_secs() + 1;
+        match at {
+            Some(at) => {
+                let time = self.now();
+                self.state(who, at, time, Some(end)).await?;
+                self.push(who, who, &[true, true]).await?;
+            }
+            None => {
+                let server = self.node.service();
+                self.announce(who, &server, &[], Some(end)).await?;
+            }
+        }
+        until_true("the event is over", || Timestamp::now().as_secs() >= end).await?;
+        self.node.end_expired().await?;
+        let said = self.said.last_mut().expect("it was just said");
+        said.is_over = true;
+        said.is_taken = false;
+        Ok(())
+    }
+
+    async fn fetch(&mut self, commit: usize) -> Result<()> {
+        // Only what somebody waits for is ever fetched.
+        let tip = self.fixture.commit(commit);
+        let waits = self.said.iter().any(|it| match &it.what {
+            What::State(refs) => refs.values().any(|oid| oid == tip),
+            _ => false,
+        });
+        if waits {
+            self.node.fetch(&self.name, tip, self.fixture).await?;
+        }
+        Ok(())
+    }
+
+    async fn push(&mut self, to: usize, by: usize, which: &[bool; 2]) -> Result<()> {
+        let owner = &self.people[to];
+        let newest = self.said.iter().rev().find_map(|it| match &it.what {
+            What::State(refs) if it.who == by => Some(refs),
+            _ => None,
+        });
+        let Some(says) = newest else {
+            return Ok(());
+        };
+        let Some(current) = self.node.repository(owner, &self.name).await? else {
+            return Ok(());
+        };
+        let mut commands = Vec::new();
+        for (name, chosen) in BRANCHES.iter().zip(which) {
+            let at = |refs: &'_ Refs| refs.get(*name).cloned();
+            let old = at(&current.refs).unwrap_or_else(|| wire::ZERO.to_owned());
+            let new = at(says).unwrap_or_else(|| wire::ZERO.to_owned());
+            if *chosen && (old != wire::ZERO || new != wire::ZERO) {
+                commands.push((old, new, *name));
+            }
+        }
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<(&str, &str, &str)> = commands
+            .iter()
+            .map(|(old, new, name)| (old.as_str(), new.as_str(), *name))
+            .collect();
+        let mut body = wire::commands(&lines, wire::CAPABILITIES);
+        body.extend(self.fixture.pack(lines.iter().map(|(_, new, _)| *new)));
+        self.node.push(owner, &self.name, body).await
+    }
+
+    async fn delete_event(&mut self, nth: usize) -> Result<()> {
+        let at = self.now();
+        let Some(said) = self.said.get(nth) else {
+            return Ok(());
+        };
+        let id = said.event.id;
+        let tags = vec![tag(["e", &id.to_hex()])];
+        let event = self.people[said.who].sign_at(5, "", tags, at);
+        if self.node.send(&event).await?.accepted {
+            self.taken_back.push(TakenBack::Event(id));
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, who: usize, kind: u16) -> Result<()> {
+        let at = self.now();
+        let address = format!("{kind}:{}:{}", self.people[who].hex(), self.name);
+        let event = self.people[who].sign_at(5, "", vec![tag(["a", &address])], at);
+        if self.node.send(&event).await?.accepted {
+            self.taken_back.push(TakenBack::Address(who, kind, at));
+        }
+        Ok(())
+    }
+
+    async fn ban(&mut self) -> Result<()> {
+        let banned = self.banned.iter().map(|who| self.people[*who].pubkey());
+        self.node.ban(&banned.collect()).await
+    }
+}
+
+fn expiration(end: u64) -> Vec<String> {
+    tag(["expiration", &end.to_string()])
+}
+
+/// Says whether the node has taken an event that it did not have.
+fn is_taken(answer: &crate::Answer) -> bool {
+    answer.accepted && !answer.message.starts_with("duplicate:")
+}

@@ -1,0 +1,104 @@
+//! Every kind of damage at once: the node starts, serves what is sound, names what is not, and gets
+//! from another host what that has.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{
+    LocalProject, Node, RemoteHost,
+    damage::{DAMAGE, Ends, Paths},
+    git,
+    remote::Gate,
+    until_ok,
+};
+
+use crate::{BINARY, agreement::FETCHING};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_every_kind_of_damage_starts_serves_names_and_heals() -> Result<()> {
+    let mut node = Node::start_with(BINARY, FETCHING).await?;
+    let host = RemoteHost::start("127.0.11.1").await?;
+    let sound = LocalProject::new("sound")?;
+    sound.publish(&node, 5).await?;
+    let mut harmed = Vec::new();
+    for (number, (what, harm, ends)) in DAMAGE.into_iter().enumerate() {
+        let name = format!("harmed-{number}");
+        let project = LocalProject::new(&name)?;
+        let url = host.host(&project.tree, &name)?;
+        let mut relay = node.connect().await?;
+        let announcement = project.announcement_at(&[&node], &[url], 10);
+        relay.publish_ok(&announcement).await?;
+        relay.publish_ok(&project.state(10)).await?;
+        project.push(&node).await?;
+        harmed.push((what, harm, ends, project));
+    }
+    ensure!(host.count() == 0, "everything was pushed");
+    // Until it is looked at: what the host has heals within seconds otherwise.
+    let gates: Vec<_> = harmed
+        .iter()
+        .map(|(.., project)| host.hold(&project.identifier))
+        .collect();
+    node.stop().await?;
+    for (what, harm, _, project) in &harmed {
+        let paths = Paths::new(&node.data_dir(), &project.owner.npub(), &project.identifier);
+        harm(&paths).with_context(|| (*what).to_owned())?;
+    }
+    node.launch().await?;
+
+    let ready = node.json("/readyz").await?;
+    ensure!(ready["ready"] == true, "{ready}");
+    let named = ready["degraded"]["repositories"].as_str();
+    let named = named.with_context(|| ready.to_string())?.to_owned();
+    let log = node.log();
+    for (what, _, ends, project) in &harmed {
+        let is_named = log.lines().any(|line| {
+            line.contains("repository is damaged") && line.contains(&project.identifier)
+        });
+        let served = git::ls_remote(&project.url(&node)).await;
+        if *ends == Ends::Whole {
+            let refs = served.with_context(|| (*what).to_owned())?;
+            let main = ("refs/heads/main".to_owned(), project.tip.clone());
+            ensure!(refs.contains(&main), "{what}: {refs:?}");
+        } else {
+            ensure!(served.is_err(), "{what}: it is not served");
+            ensure!(is_named, "{what}: the log names it");
+            let page = node.get(&format!("/{}", project.path())).await?;
+            page.must_be(503, &["is damaged"]);
+        }
+    }
+    ensure!(named.contains("harmed-"), "{named}");
+    serves(&node, &sound).await.context("the sound one")?;
+
+    gates.iter().for_each(Gate::open);
+    for (what, _, ends, project) in &harmed {
+        if *ends == Ends::Fetched {
+            let healed = until_ok("it is healed", async || {
+                serves(&node, project).await?;
+                Ok(Some(()))
+            });
+            healed.await.with_context(|| (*what).to_owned())?;
+        }
+    }
+    // What nobody but a person can mend stays named, and nothing else is.
+    let checked = node.command(&["check", "--json"]).output().await?;
+    let checked: serde_json::Value = serde_json::from_slice(&checked.stdout)?;
+    let found = checked["disagreements"].as_array().context("a list")?;
+    let found: BTreeSet<&str> = found
+        .iter()
+        .filter_map(|it| it["repository"].as_str()?.rsplit('/').next())
+        .map(|name| name.trim_end_matches(".git"))
+        .collect();
+    let left = harmed.iter().filter(|(_, _, ends, _)| *ends == Ends::Named);
+    let left: BTreeSet<&str> = left
+        .map(|(.., project)| project.identifier.as_str())
+        .collect();
+    ensure!(found == left, "{checked:#}");
+    Ok(())
+}
+
+/// A clone has the whole history.
+async fn serves(node: &Node, project: &LocalProject) -> Result<()> {
+    let clone = grip_testkit::WorkTree::clone(&project.url(node), &[]).await?;
+    ensure!(clone.tip("HEAD")? == project.tip);
+    Ok(())
+}
