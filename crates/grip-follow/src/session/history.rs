@@ -19,11 +19,15 @@ use self::{
     missing::Missing,
     request::{Phase, Request},
 };
-use super::{Fate, Names, Now, Output, Progress, close, live::Wanted};
+use super::{
+    Fate, Names, Now, Output, Progress, RemoteLimits, close,
+    everything::{FAILED, MIN_PLAN_BYTES, UNSUITABLE},
+    live::Wanted,
+};
 use crate::{
     message,
     pause::POLITE,
-    plan::{self, Plan},
+    plan::{self, Class, Plan},
     refusal::Refusal,
 };
 
@@ -62,6 +66,12 @@ pub(super) struct History {
     /// The largest page seen on this connection, and what the relay says of its pages.
     page: u64,
     default_limit: Option<u64>,
+    /// Almost all that the relay has may be wanted: it is a GRASP server.
+    is_grasp: bool,
+    /// Events that were here when everything was compared.
+    compared: usize,
+    /// That was done in this pass.
+    has_compared_all: bool,
     next_id: u64,
     spacing: Duration,
     not_before: Option<Instant>,
@@ -114,7 +124,7 @@ struct Nip77 {
 }
 
 impl History {
-    pub(super) fn new(uses_nip77: bool, default_limit: Option<u64>) -> Self {
+    pub(super) fn new(uses_nip77: bool, limits: RemoteLimits) -> Self {
         Self {
             queue: VecDeque::new(),
             active: None,
@@ -131,7 +141,10 @@ impl History {
                 not_before: None,
             },
             page: 0,
-            default_limit,
+            default_limit: limits.default_limit,
+            is_grasp: limits.is_grasp,
+            compared: 0,
+            has_compared_all: false,
             next_id: 0,
             spacing: SPACING,
             not_before: None,
@@ -143,6 +156,20 @@ impl History {
     pub(super) fn begin_pass(&mut self, plan: &Plan, progress: &Progress, now: Now) {
         self.queue.clear();
         self.has_failed = false;
+        if self.nip77.is_known && progress.has_everything(now.unix) {
+            for (class, values) in &plan.values {
+                let new = values.iter();
+                let new = new.filter(|value| !progress.is_covered(*class, value));
+                let new: Vec<Arc<str>> = new.cloned().collect();
+                self.queue.extend(Job::of_values(*class, &new, None));
+            }
+            self.queue.push_back(Job::everything());
+            self.pass = Some(Pass {
+                is_full: true,
+                ..Pass::partial(now)
+            });
+            return;
+        }
         let mut is_full = true;
         for (class, values) in &plan.values {
             let since = |value: &Arc<str>| progress.since(*class, value, now.unix);
@@ -183,8 +210,7 @@ impl History {
             let new: Vec<Arc<str>> = new.into_iter().collect();
             self.queue.extend(Job::of_values(*class, &new, None));
         }
-        let is_history = |job: &Job| !matches!(job.work, Work::Poll { .. });
-        if self.pass.is_none() && self.queue.iter().any(is_history) {
+        if self.pass.is_none() && self.queue.iter().any(Job::is_history) {
             self.pass = Some(Pass::partial(now));
         }
     }
@@ -222,6 +248,11 @@ impl History {
         self.nip77.is_known = false;
     }
 
+    /// Says whether a request of this name is under way, of whatever kind.
+    pub(super) fn has(&self, subscription: &str) -> bool {
+        self.knows(subscription) || self.is_reconciling(Some(subscription))
+    }
+
     pub(super) fn knows(&self, subscription: &str) -> bool {
         let active = self.active.as_ref();
         active.is_some_and(|request| request.is_open_as(subscription))
@@ -235,7 +266,11 @@ impl History {
     }
 
     fn next(&self, progress: &Progress, now: Now) -> Option<usize> {
-        let may = |job: &Job| progress.refused(job.class, now.unix).is_none();
+        let may_reconcile = self.may_reconcile(now);
+        let may = |job: &Job| {
+            let can_start = !job.is_everything() || may_reconcile;
+            can_start && progress.refused(job.class, now.unix).is_none()
+        };
         self.queue.iter().position(may)
     }
 
@@ -258,10 +293,10 @@ impl History {
             let known = std::mem::take(&mut self.polls);
             let mut known: HashMap<String, Poll> = known
                 .into_iter()
-                .map(|poll| (plan::digest(&poll.wanted.filter), poll))
+                .map(|poll| (plan::digest(&poll.wanted.filter()), poll))
                 .collect();
             let poll = |wanted: &Wanted| {
-                let known = known.remove(&plan::digest(&wanted.filter));
+                let known = known.remove(&plan::digest(&wanted.filter()));
                 known.unwrap_or_else(|| Poll::new(wanted.clone(), every, now))
             };
             self.polls = wanted.iter().map(poll).collect();
@@ -308,7 +343,7 @@ impl History {
         };
         self.not_before = Some(now.at + self.spacing);
         // What was refused for a day is read in a pass of its own.
-        if self.pass.is_none() && !matches!(job.work, Work::Poll { .. }) {
+        if self.pass.is_none() && job.is_history() {
             self.pass = Some(Pass::partial(now));
         }
         self.start(job, names, progress, now, out);
@@ -324,9 +359,18 @@ impl History {
     ) {
         self.next_id += 1;
         let mut request = Request::new(self.next_id, names.next(), job, now);
-        let nip77 = &self.nip77;
-        let may_reconcile = nip77.is_known && nip77.not_before.is_none_or(|at| at <= now.at);
-        if request.job.may_reconcile() && may_reconcile {
+        let may_reconcile = self.may_reconcile(now);
+        let compared = match &request.job.work {
+            Work::Check { items } if may_reconcile => Some(items.clone()),
+            _ => None,
+        };
+        if request.job.is_everything() {
+            out.push(Output::LoadEverything);
+        } else if let Some(text) =
+            compared.and_then(|items| request.reconcile_with(Some(items), now))
+        {
+            out.push(Output::Send(text));
+        } else if request.job.may_reconcile() && may_reconcile {
             out.push(Output::LoadSet(request.job.filter.clone()));
         } else {
             let text = request.begin(progress.cursor(&request.job.digest));
@@ -338,7 +382,8 @@ impl History {
     /// Hears the set to compare with.
     pub(super) fn set_loaded(
         &mut self,
-        items: Option<Vec<Item>>,
+        mut items: Option<Vec<Item>>,
+        progress: &mut Progress,
         names: &mut Names,
         now: Now,
         out: &mut Vec<Output>,
@@ -349,8 +394,19 @@ impl History {
         if !matches!(request.phase, Phase::Loading) {
             return;
         }
+        if request.job.is_everything() {
+            let Some(ours) = items else {
+                return self.abandon_everything(UNSUITABLE, progress, now, out);
+            };
+            self.compared = ours.len();
+            let everything = progress.everything.get_or_insert_default();
+            items = Some(everything.expected(ours));
+        }
         match request.reconcile_with(items, now) {
             Some(text) => out.push(Output::Send(text)),
+            None if self.is_comparing_all() => {
+                self.abandon_everything(UNSUITABLE, progress, now, out);
+            }
             None => self.page_instead(names, now, out),
         }
     }
@@ -360,6 +416,7 @@ impl History {
         &mut self,
         subscription: &str,
         message: &[u8],
+        progress: &mut Progress,
         names: &mut Names,
         now: Now,
         out: &mut Vec<Output>,
@@ -372,13 +429,23 @@ impl History {
         }
         match request.reconciled(message, now) {
             request::Round::Next(text) => out.push(Output::Send(text)),
-            request::Round::Done(ids) => {
+            request::Round::Done { needed, lacking } => {
                 out.push(Output::Send(message::neg_close(subscription)));
                 self.nip77.failures = 0;
-                self.fetch(ids, names, now, out);
+                if request.job.is_check() {
+                    return self.checked(lacking, out);
+                }
+                if request.job.is_everything() {
+                    return self.compared_all(needed, lacking, progress, names, now, out);
+                }
+                request.report_lacking(lacking, out);
+                self.fetch(needed, names, now, out);
             }
             request::Round::Broken => {
                 out.push(Output::Send(message::neg_close(subscription)));
+                if request.job.is_everything() {
+                    return self.abandon_everything(UNSUITABLE, progress, now, out);
+                }
                 self.nip77_failed(now);
                 self.page_instead(names, now, out);
             }
@@ -390,12 +457,20 @@ impl History {
         &mut self,
         subscription: &str,
         refusal: Refusal,
+        progress: &mut Progress,
         names: &mut Names,
         now: Now,
         out: &mut Vec<Output>,
     ) {
         if !self.is_reconciling(Some(subscription)) {
             return;
+        }
+        if refusal == Refusal::AuthRequired {
+            let request = self.active.take();
+            return self.queue.extend(request.map(Request::into_job));
+        }
+        if self.is_comparing_all() {
+            return self.abandon_everything(UNSUITABLE, progress, now, out);
         }
         if refusal == Refusal::Policy {
             self.nip77.is_known = false;
@@ -411,6 +486,86 @@ impl History {
             self.nip77.is_known = false;
             self.page_instead(names, now, out);
         }
+    }
+
+    /// Asks whether the relay has these events, unless it is being asked already.
+    pub(super) fn check(&mut self, items: Vec<Item>) {
+        let is_asked = |job: &Job| job.is_check();
+        if !items.is_empty() && !self.queue.iter().any(is_asked) {
+            self.queue.push_back(Job::check(items));
+        }
+    }
+
+    /// Ends a check: of the events that were asked for, these are not there.
+    fn checked(&mut self, lacking: Vec<[u8; 32]>, out: &mut Vec<Output>) {
+        if let Some(request) = self.active.take()
+            && let Work::Check { items } = request.job.work
+        {
+            let asked = items.into_iter().map(|(_, id)| id).collect();
+            out.push(Output::Checked { asked, lacking });
+        }
+    }
+
+    fn may_reconcile(&self, now: Now) -> bool {
+        let nip77 = &self.nip77;
+        nip77.is_known && nip77.not_before.is_none_or(|at| at <= now.at)
+    }
+
+    fn is_comparing_all(&self) -> bool {
+        let active = self.active.as_ref();
+        active.is_some_and(|request| request.job.is_everything())
+    }
+
+    /// Takes the result of a comparison of everything, and fetches what is new.
+    fn compared_all(
+        &mut self,
+        needed: Vec<[u8; 32]>,
+        lacking: Vec<[u8; 32]>,
+        progress: &mut Progress,
+        names: &mut Names,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
+        let everything = progress.everything.get_or_insert_default();
+        if everything.is_too_different(needed.len() + lacking.len(), self.compared) {
+            return self.abandon_everything(UNSUITABLE, progress, now, out);
+        }
+        let needed = everything.compared(needed, lacking);
+        self.has_compared_all = true;
+        out.push(Output::ComparedAll {
+            lacking: everything.lacks(),
+        });
+        self.fetch(needed, names, now, out);
+    }
+
+    /// Ends a comparison of everything that leads nowhere.
+    fn abandon_everything(
+        &mut self,
+        pause: u64,
+        progress: &mut Progress,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
+        self.active = None;
+        self.leave_everything(pause, progress, now, out);
+    }
+
+    /// Reads by values again.
+    fn leave_everything(
+        &mut self,
+        pause: u64,
+        progress: &mut Progress,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
+        self.queue.retain(|job| !job.is_everything());
+        self.has_compared_all = false;
+        // What was left to the comparison is not read by this pass.
+        if let Some(pass) = &mut self.pass {
+            pass.is_full = false;
+        }
+        progress.leave_everything(pause, now.unix);
+        out.push(Output::SaveEverything);
     }
 
     fn is_reconciling(&self, subscription: Option<&str>) -> bool {
@@ -453,6 +608,12 @@ impl History {
         let mut request = Request::new(self.next_id, names.next(), job, now);
         out.push(Output::Send(request.begin(None)));
         self.active = Some(request);
+    }
+
+    /// Says whether what a request delivers may be anything.
+    pub(super) fn is_everything(&self) -> bool {
+        let active = self.active.as_ref();
+        active.is_some_and(|request| request.job.class == Class::Everything)
     }
 
     /// Counts an event of the request under way; none if it belongs to no request.
@@ -500,6 +661,7 @@ impl History {
         if !unknown.is_empty() {
             progress.look_again(now.unix);
         }
+        self.note_foreign(fates, progress, now, out);
         let Some(request) = self.active.as_mut() else {
             return;
         };
@@ -512,6 +674,27 @@ impl History {
         self.finish(progress, now, out);
     }
 
+    /// Remembers what a relay has that is not wanted of it.
+    fn note_foreign(
+        &mut self,
+        fates: &[(Option<u64>, [u8; 32], Fate)],
+        progress: &mut Progress,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(everything) = &mut progress.everything else {
+            return;
+        };
+        for (_, id, fate) in fates {
+            if let Fate::Foreign(created_at) = fate {
+                everything.add_foreign(*id, *created_at);
+            }
+        }
+        if everything.is_too_different(0, self.compared) {
+            self.leave_everything(UNSUITABLE, progress, now, out);
+        }
+    }
+
     /// Ends the request under way if everything of it is here and decided.
     fn finish(&mut self, progress: &mut Progress, now: Now, out: &mut Vec<Output>) {
         let is_done = |request: &mut Request| request.is_ended && request.pending == 0;
@@ -521,13 +704,19 @@ impl History {
         if request.has_failed {
             return self.failed(request.into_job(), progress, now);
         }
+        if let (true, Phase::Ids { asked, .. }) = (request.job.is_check(), &request.phase) {
+            let lacking = asked.iter().copied().collect();
+            self.active = Some(request);
+            return self.checked(lacking, out);
+        }
         if !request.undecided.is_empty() {
             self.has_failed = true;
             self.retry(&request.undecided, 1, now);
         }
         match &request.job.work {
-            Work::Fetch { .. } => self.fetched(request, now),
+            Work::Fetch { .. } => self.fetched(request, progress, now, out),
             Work::History { .. } | Work::Poll { .. } => self.paged(request, progress, now),
+            Work::Check { .. } | Work::Everything => {}
         }
         out.push(Output::Save);
     }
@@ -563,7 +752,13 @@ impl History {
         }
     }
 
-    fn fetched(&mut self, request: Request, now: Now) {
+    fn fetched(
+        &mut self,
+        request: Request,
+        progress: &mut Progress,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
         let Work::Fetch {
             left,
             origin,
@@ -580,6 +775,9 @@ impl History {
             && came * 10 <= wanted
             && let Some(origin) = origin
         {
+            if origin.is_everything() {
+                return self.abandon_everything(FAILED, progress, now, out);
+            }
             // It names events that it does not give: ask for what was meant (G02-24).
             return self.queue.push_front(origin.without_nip77());
         }
@@ -629,18 +827,30 @@ impl History {
     fn put_back(&mut self, job: Job, now: Now) {
         self.end_poll(&job, false, now);
         match job.work {
-            Work::Poll { .. } => {}
-            Work::History { .. } | Work::Fetch { .. } => self.queue.push_back(job),
+            // Both are asked for again when they are due.
+            Work::Poll { .. } | Work::Check { .. } => {}
+            Work::History { .. } | Work::Fetch { .. } | Work::Everything => {
+                self.queue.push_back(job);
+            }
         }
     }
 
     /// Hears that the relay closed the request under way.
-    pub(super) fn refused(&mut self, refusal: Refusal, progress: &mut Progress, now: Now) {
+    pub(super) fn refused(
+        &mut self,
+        refusal: Refusal,
+        progress: &mut Progress,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
         let Some(request) = self.active.take() else {
             return;
         };
+        if request.job.class == Class::Everything && refusal == Refusal::Policy {
+            return self.leave_everything(UNSUITABLE, progress, now, out);
+        }
         match refusal {
-            Refusal::RateLimited | Refusal::TooManyQueries => {
+            Refusal::RateLimited | Refusal::TooManyQueries | Refusal::AuthRequired => {
                 self.put_back(request.into_job(), now);
             }
             Refusal::Policy | Refusal::TooManyFilters => {
@@ -662,6 +872,9 @@ impl History {
         now: Now,
         out: &mut Vec<Output>,
     ) {
+        if !self.nip77.is_known && self.queue.iter().any(Job::is_everything) {
+            self.leave_everything(FAILED, progress, now, out);
+        }
         let Some(request) = self.active.as_mut() else {
             return;
         };
@@ -673,6 +886,9 @@ impl History {
         }
         if matches!(request.phase, Phase::Reconciling(_)) {
             out.push(Output::Send(message::neg_close(&request.name)));
+            if request.job.is_everything() {
+                return self.abandon_everything(FAILED, progress, now, out);
+            }
             self.nip77_failed(now);
             return self.page_instead(names, now, out);
         }
@@ -692,10 +908,8 @@ impl History {
         out: &mut Vec<Output>,
     ) {
         // What the relay refuses by policy is not waited for; it stays queued for its probe.
-        let is_awaited = |job: &Job| {
-            !matches!(job.work, Work::Poll { .. })
-                && progress.refused(job.class, now.unix).is_none()
-        };
+        let is_awaited =
+            |job: &Job| job.is_history() && progress.refused(job.class, now.unix).is_none();
         let is_left = self.queue.iter().any(is_awaited) || !self.missing.is_empty();
         if is_left || self.active.is_some() {
             return;
@@ -708,12 +922,34 @@ impl History {
                 return out.push(Output::Save);
             }
             progress.pass_ended(plan, pass.is_full, pass.began, now.unix);
+            self.compare_all_next(plan, progress, now, out);
             tracing::debug!(
                 full = pass.is_full,
                 took = now.unix.saturating_sub(pass.began),
                 "read the history of a relay"
             );
             out.push(Output::Save);
+        }
+    }
+
+    /// After everything that is wanted was read, all that the relay has is compared once; from then
+    /// on that stands for reading it by values.
+    fn compare_all_next(
+        &mut self,
+        plan: &Plan,
+        progress: &mut Progress,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
+        if std::mem::take(&mut self.has_compared_all)
+            && let Some(everything) = &mut progress.everything
+        {
+            everything.is_established = true;
+            return out.push(Output::SaveEverything);
+        }
+        let may_try = self.is_grasp && self.nip77.is_known;
+        if may_try && progress.may_try_everything(now.unix) && plan.size_bytes() >= MIN_PLAN_BYTES {
+            self.queue.push_back(Job::everything());
         }
     }
 

@@ -129,6 +129,7 @@ async fn g02_50_nodes_agree_without_nip77_too() -> Result<()> {
     same_refs(&project, &a, &b).await
 }
 
+/// G02-10: a newer announcement replaces the set of relays.
 #[tokio::test]
 async fn g02_44_a_relay_that_no_repository_needs_is_left() -> Result<()> {
     let (a, b) = (node().await?, node().await?);

@@ -117,5 +117,6 @@ async fn a_second_full_reading_with_nothing_new_receives_almost_nothing() -> Res
     println!("first: {first}\nsecond: {second}");
     ensure!(second.events == 0, "{second}");
     ensure!(second.received * 100 < first.received, "{first}; {second}");
+    ensure!(second.sent * 100 < first.sent, "{first}; {second}");
     Ok(())
 }
