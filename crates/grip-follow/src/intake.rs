@@ -60,6 +60,8 @@ struct Candidate {
     at: usize,
     event: Event,
     text: Bytes,
+    /// It came because everything was asked for.
+    is_of_everything: bool,
 }
 
 impl Intake {
@@ -129,7 +131,12 @@ impl Intake {
             } else {
                 seen.insert((id, event.sig));
                 let text = Bytes::from(format!("[\"EVENT\",{}]", delivery.json));
-                candidates.push(Candidate { at, event, text });
+                candidates.push(Candidate {
+                    at,
+                    event,
+                    text,
+                    is_of_everything: matches!(delivery.asked, Asked::Everything(_)),
+                });
                 Fate::Failed
             };
             fates.push((id.to_bytes(), fate));
@@ -151,9 +158,19 @@ impl Intake {
         let mut arrived = Vec::new();
         let mut states = Vec::new();
         for (candidate, admission) in candidates.into_iter().zip(admissions) {
-            let Candidate { at, event, text } = candidate;
+            let Candidate {
+                at,
+                event,
+                text,
+                is_of_everything,
+            } = candidate;
             let fate = fate(&event, &admission);
-            fates.push((at, fate));
+            // What is refused is remembered until the next start alone, and compared after it.
+            let shown = match fate {
+                Fate::Refused if is_of_everything => Fate::Foreign(event.created_at.as_secs()),
+                fate => fate,
+            };
+            fates.push((at, shown));
             let is_here = matches!(fate, Fate::Taken | Fate::Known);
             states.extend((is_here && event.kind == kinds::STATE).then_some(event.id));
             self.note(event, text, source, fate, &mut arrived);
