@@ -5,6 +5,7 @@
 //! refs that the state names, seldom and one at a time.
 
 mod git;
+mod replica;
 mod replicas;
 mod rows;
 
@@ -20,7 +21,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use url::Url;
 
 use self::{
-    replicas::{Listed, Place, Replicas},
+    replica::Place,
+    replicas::{Listed, Replicas},
     rows::Rows,
 };
 use crate::{RelayHealth, RelayStatus, RelayUrl, session::Item};

@@ -9,143 +9,22 @@ use grip_nostr::{EventId, FollowedState, PublicKey, RepoAddr, Timestamp};
 use lru::LruCache;
 use serde::{Deserialize, Serialize};
 
-use super::{ReplicaKind, ReplicaReport, ReplicaStatus, ReplicationTotals};
+use super::{
+    ReplicaKind, ReplicaReport, ReplicaStatus, ReplicationTotals,
+    replica::{FIRST_CHECK, MAX_GIT_PAUSE, Place, Replica},
+};
 use crate::{RelayUrl, session::Item};
 
 /// States of one relay that are remembered though they are not effective here yet.
 const MAX_RECENT: usize = 1_024;
-/// How soon a server is looked at that is not known to have a state; the pause is four times as
-/// long each time.
-const FIRST_CHECK: i64 = 5_000;
-const CHECK_FACTOR: i64 = 4;
-const MAX_STEPS: u32 = 10;
-/// Longest pause for a relay, and for a clone URL.
-const MAX_RELAY_PAUSE: i64 = 6 * 3_600_000;
-const MAX_GIT_PAUSE: i64 = 24 * 3_600_000;
-/// When one that has the state is looked at again. A relay's history is read within this time anyway.
-const RELAY_AGAIN: i64 = 26 * 3_600_000;
-const GIT_AGAIN: i64 = 24 * 3_600_000;
-/// Least time between two looks, however often the state changes.
-const RELAY_GAP: i64 = 10_000;
-const GIT_GAP: i64 = 600_000;
 /// How long a delivery of a state that is known to be there tells nothing new.
 const STILL_CURRENT: i64 = 3_600_000;
-
-/// Where a repository is listed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    Relay(RelayUrl),
-    Git(Arc<str>),
-}
-
-impl Place {
-    /// Reads what [`Place::as_str`] wrote.
-    fn parse(text: &str) -> Self {
-        match RelayUrl::parse(text) {
-            Ok(relay) => Self::Relay(relay),
-            Err(_) => Self::Git(text.into()),
-        }
-    }
-
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Relay(relay) => relay.as_str(),
-            Self::Git(url) => url,
-        }
-    }
-
-    fn pause(&self, failures: u32) -> i64 {
-        let most = match self {
-            Self::Relay(_) => MAX_RELAY_PAUSE,
-            Self::Git(_) => MAX_GIT_PAUSE,
-        };
-        (FIRST_CHECK * CHECK_FACTOR.pow(failures.min(MAX_STEPS))).min(most)
-    }
-
-    fn again(&self) -> i64 {
-        match self {
-            Self::Relay(_) => RELAY_AGAIN,
-            Self::Git(_) => GIT_AGAIN,
-        }
-    }
-
-    fn gap(&self) -> i64 {
-        match self {
-            Self::Relay(_) => RELAY_GAP,
-            Self::Git(_) => GIT_GAP,
-        }
-    }
-}
 
 /// A repository with the servers that its announcements list.
 pub(super) struct Listed {
     pub(super) addr: RepoAddr,
     pub(super) state: FollowedState,
     pub(super) places: Vec<Place>,
-}
-
-/// What is known of one server. All times are unix milliseconds, of states seconds.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Replica {
-    status: ReplicaStatus,
-    since: i64,
-    checked_at: Option<i64>,
-    /// Of the newest state that was seen there.
-    state_at: Option<u64>,
-    note: Option<String>,
-    failures: u32,
-    next_check: i64,
-}
-
-impl Replica {
-    fn new(place: &Place, now: i64) -> Self {
-        Self {
-            since: now,
-            next_check: now + place.pause(0),
-            ..Self::default()
-        }
-    }
-
-    fn become_status(&mut self, status: ReplicaStatus, now: i64) {
-        if self.status != status {
-            self.status = status;
-            self.since = now;
-        }
-    }
-
-    /// Another state is effective from now on.
-    fn outdate(&mut self, place: &Place, now: i64) {
-        self.become_status(ReplicaStatus::Unknown, now);
-        self.note = None;
-        self.failures = 0;
-        let soon = self.next_check.min(now + place.pause(0));
-        let gap = self.checked_at.map_or(soon, |at| at + place.gap());
-        self.next_check = soon.max(gap);
-    }
-
-    fn is_there(&mut self, place: &Place, state: &FollowedState, now: i64) {
-        self.become_status(ReplicaStatus::Current, now);
-        self.checked_at = Some(now);
-        self.state_at = Some(state.created_at.as_secs());
-        self.note = None;
-        self.failures = 0;
-        self.next_check = now + place.again();
-    }
-
-    fn is_not_there(
-        &mut self,
-        place: &Place,
-        status: ReplicaStatus,
-        note: Option<String>,
-        now: i64,
-    ) {
-        self.become_status(status, now);
-        self.checked_at = Some(now);
-        self.note = note;
-        self.next_check = now + place.pause(self.failures);
-        self.failures = self.failures.saturating_add(1);
-    }
 }
 
 /// What a look at a clone URL found.

@@ -65,6 +65,11 @@ impl Everything {
         self.foreign.insert(id, created_at);
     }
 
+    /// Has everything that is not here be fetched and judged again.
+    pub(super) fn forget_foreign(&mut self) {
+        self.foreign.clear();
+    }
+
     pub(super) fn lacks(&self) -> Vec<[u8; 32]> {
         self.lacking.iter().copied().collect()
     }

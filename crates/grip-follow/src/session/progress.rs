@@ -77,12 +77,17 @@ struct Cursor {
 impl Progress {
     /// Takes a saved plan for covered if it is still the plan.
     pub(super) fn restore(&mut self, plan: &Plan, now: u64) {
-        let digest = self.digest(plan, now);
-        if self.covered.is_empty() && self.confirmed_at.is_some() && self.plan == digest {
-            self.cover(plan, now);
-        }
         // A comparison that was cut off says nothing.
         self.everything.take_if(|it| !it.is_established);
+        let is_same = self.plan == self.digest(plan, now);
+        if self.covered.is_empty() && self.confirmed_at.is_some() {
+            // What was foreign to the plan of before may be wanted by now: it is looked at again.
+            let everything = self.everything.as_mut().filter(|_| !is_same);
+            let is_compared = everything.map(Everything::forget_foreign).is_some();
+            if is_same || is_compared {
+                self.cover(plan, now);
+            }
+        }
         // A clock that was set back must not make the future count as confirmed.
         if self.confirmed_at.is_some_and(|at| at > now) {
             self.start_over();

@@ -1,7 +1,10 @@
 use grip_types::Identifier;
 use nostr::prelude::Keys;
 
-use super::*;
+use super::{
+    super::replica::{GIT_AGAIN, GIT_GAP, RELAY_AGAIN},
+    *,
+};
 
 const DAY: i64 = 86_400_000;
 

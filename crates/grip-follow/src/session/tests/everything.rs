@@ -206,6 +206,35 @@ async fn what_is_not_wanted_of_a_relay_is_fetched_once_and_never_again() {
     assert_eq!(talk.compared[0], json!({"#e": ["new"]}));
 }
 
+/// A node that was killed before it knew its plan does not begin with the list of it.
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_with_another_plan_what_was_foreign_is_judged_again() {
+    let scene = Scene::with(plan(400), LIMITS, true, Progress::default());
+    let mut first = Talk::new(scene, items(0..100), items(0..100));
+    first.run();
+    assert!(first.is_everything());
+    first.has.extend(items(100..110));
+    let foreign = items(100..110).into_iter();
+    let foreign: Vec<_> = foreign
+        .map(|(at, id)| (None, id, Fate::Foreign(at)))
+        .collect();
+    first.scene.session.admitted(&foreign, first.scene.now);
+    let now = first.scene.now;
+    let mut saved = first.scene.session.end();
+    let text = serde_json::to_string(&saved).unwrap();
+    let everything = saved.everything.take().unwrap().to_text();
+    saved = serde_json::from_str(&text).unwrap();
+    saved.everything = Everything::from_text(&everything);
+    let mut more = (*plan(400)).clone();
+    more.add(Class::Event, &"new".into());
+    let scene = Scene::at(now, Arc::new(more), LIMITS, true, saved);
+    let mut second = Talk::new(scene, items(0..100), items(0..110));
+    second.run();
+    assert_eq!(second.compared, [json!({})]);
+    assert_eq!(second.ours.len(), 110);
+    assert!(second.is_everything() && second.scene.is_complete());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_relay_with_much_else_is_asked_by_values_again() {
     let plan = plan(400);
