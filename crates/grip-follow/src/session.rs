@@ -140,8 +140,10 @@ impl Session {
         let said = limits.max_subscriptions.filter(|most| *most > 0);
         let budget = said.unwrap_or(DEFAULT_BUDGET).min(MAX_BUDGET);
         progress.hear_limits(limits);
-        progress.restore(&plan, now.unix);
         let by_nip77 = uses_nip77 && limits.knows_nip77 != Some(false);
+        // What cannot be compared is not known by a comparison either.
+        progress.everything.take_if(|_| !by_nip77);
+        progress.restore(&plan, now.unix);
         let mut session = Self {
             live: Live::new(budget),
             history: History::new(by_nip77, limits),
