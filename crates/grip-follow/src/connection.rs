@@ -283,13 +283,13 @@ impl Connection<'_> {
                 Output::Save => must_save = true,
             }
         }
-        if must_save || must_save_everything {
-            self.save().await;
-        }
         if must_save_everything {
             let everything = self.session.progress.everything.as_ref();
             let Worker { shared, relay, .. } = &*self.worker;
             shared.memories.save_everything(relay, everything).await;
+        }
+        if must_save || must_save_everything {
+            self.save().await;
         }
         None
     }
@@ -312,8 +312,9 @@ impl Connection<'_> {
                 self.worker.shared.arrived.notify_one();
             }
         }
-        self.worker.show(Some(self.session.status(unix())));
         self.worker.save().await;
+        // What is shown survives a kill.
+        self.worker.show(Some(self.session.status(unix())));
     }
 
     async fn send(&mut self, message: Message) -> bool {
