@@ -81,7 +81,7 @@ impl Replicas {
         } in listed
         {
             let before = known.remove(&addr);
-            let before = before.or_else(|| restored(self.restored.remove(&addr.path())?));
+            let before = before.or_else(|| self.restored.remove(&addr.path()).map(restored));
             let repository = self.listed(&addr, before, state, places, now);
             for place in repository.replicas.keys() {
                 if let Place::Relay(relay) = place {
@@ -428,9 +428,9 @@ fn shown(
     (replica.status, Some(replica.since), replica.note.clone())
 }
 
-fn restored(saved: Saved) -> Option<Repository> {
+fn restored(saved: Saved) -> Repository {
     let replicas = saved.replicas.into_iter();
-    Some(Repository {
+    Repository {
         state: FollowedState {
             id: saved.state,
             created_at: Timestamp::from(saved.state_at),
@@ -438,7 +438,7 @@ fn restored(saved: Saved) -> Option<Repository> {
         replicas: replicas
             .map(|(place, replica)| (Place::parse(&place), replica))
             .collect(),
-    })
+    }
 }
 
 #[cfg(test)]

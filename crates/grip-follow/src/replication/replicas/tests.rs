@@ -56,11 +56,8 @@ impl Scene {
 
     fn of(&self, name: &str) -> ReplicaReport {
         let url = relay(name);
-        let report = self.report().into_iter();
-        report
-            .into_iter()
-            .find(|it| it.url == url.as_str())
-            .unwrap()
+        let mut report = self.report().into_iter();
+        report.find(|it| it.url == url.as_str()).unwrap()
     }
 
     fn git(&self) -> ReplicaReport {
