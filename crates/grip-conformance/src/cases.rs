@@ -5,6 +5,7 @@ mod archive;
 mod contributors;
 mod cors;
 mod deletion;
+mod follow;
 mod git_service;
 mod maintainers;
 mod nip11;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Case> {
         pull_requests::CASES,
         deletion::CASES,
         cors::CASES,
+        follow::CASES,
         archive::CASES,
         contributors::CASES,
     ]

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, future::BoxFuture};
 use grip_egress::WebSocket;
+use grip_nostr::{EventId, relay_proof};
 use grip_types::EventSource;
 use tokio::{
     sync::{OwnedSemaphorePermit, watch},
@@ -15,7 +16,7 @@ use crate::{
     intake::Decided,
     plan::{Class, Plan},
     session::{Fate, Item, Now, Output, Session},
-    worker::{Shared, Worker, unix},
+    worker::{Shared, Worker, now_ms, unix},
 };
 
 /// How often the relay is pinged, and how long it may be silent.
@@ -29,6 +30,9 @@ const MAX_WORTHLESS: usize = 2_000;
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// How often progress is saved while nothing happens.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
+/// How often the relay is asked for states that it is not known to have, and for how many.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+const MAX_CHECKED: usize = 300;
 /// How long one relay starts requests for history before others have their turn.
 const TURN_TIME: Duration = Duration::from_secs(60);
 
@@ -49,6 +53,8 @@ pub(crate) struct Connection<'a> {
     pub(crate) session: Session,
     pub(crate) source: EventSource,
     pub(crate) plans: watch::Receiver<Arc<Plan>>,
+    /// Effective states that were here when the set of a reconciliation was loaded.
+    pub(crate) judged: Vec<EventId>,
 }
 
 impl Connection<'_> {
@@ -68,6 +74,8 @@ impl Connection<'_> {
         let mut acquiring: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>> = None;
         let (mut heard, mut ping_at) = (Instant::now(), Instant::now() + PING_EVERY);
         let mut save_at = Instant::now() + SAVE_EVERY;
+        let check_every = self.worker.shared.options.look_every.min(CHECK_EVERY);
+        let mut check_at = Instant::now() + check_every;
         let (mut shown, mut must_show) = (Instant::now(), true);
         let (mut worthless, mut received) = (0, 0);
         loop {
@@ -78,7 +86,8 @@ impl Connection<'_> {
                 && let Some(batch) = self.session.inbox.take()
             {
                 let (intake, source) = (Arc::clone(&self.worker.shared.intake), self.source);
-                let decide = async move { intake.decide(batch, source).await };
+                let relay = self.worker.relay.clone();
+                let decide = async move { intake.decide(batch, &relay, source).await };
                 deciding = Some(decide.boxed());
             }
             let now = moment();
@@ -102,10 +111,15 @@ impl Connection<'_> {
             }
             if must_show || shown.elapsed() >= SHOW_EVERY {
                 shown = Instant::now();
-                self.worker.show(Some(self.session.status()));
+                self.worker.show(Some(self.session.status(unix())));
             }
             must_show = true;
-            let wake_at = self.session.wake_at(now).min(ping_at).min(save_at);
+            let wake_at = self
+                .session
+                .wake_at(now)
+                .min(ping_at)
+                .min(save_at)
+                .min(check_at);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ending::Dropped,
@@ -170,6 +184,12 @@ impl Connection<'_> {
                         self.session.confirm();
                         self.save().await;
                     }
+                    if Instant::now() >= check_at {
+                        check_at = Instant::now() + check_every;
+                        let Worker { shared, relay, .. } = &*self.worker;
+                        let due = shared.replication.take_due(relay, MAX_CHECKED, now_ms());
+                        self.session.check(due, moment());
+                    }
                     self.session.advance(moment());
                 }
             }
@@ -183,7 +203,8 @@ impl Connection<'_> {
             self.decided(&decided);
         }
         while let Some(batch) = self.session.inbox.take() {
-            let decided = self.worker.shared.intake.decide(batch, self.source).await;
+            let Worker { shared, relay, .. } = &*self.worker;
+            let decided = shared.intake.decide(batch, relay, self.source).await;
             self.decided(&decided);
         }
     }
@@ -206,7 +227,7 @@ impl Connection<'_> {
         &mut self,
         loading: &mut Option<BoxFuture<'static, Option<Vec<Item>>>>,
     ) -> Option<Ending> {
-        let mut must_save = false;
+        let (mut must_save, mut must_save_everything) = (false, false);
         for output in self.session.outputs() {
             match output {
                 Output::Send(text) => {
@@ -216,18 +237,70 @@ impl Connection<'_> {
                         return Some(Ending::Lost("the connection broke"));
                     }
                 }
+                Output::Authenticate(challenge) => {
+                    let Worker { shared, relay, .. } = &*self.worker;
+                    let proof = relay_proof(&shared.keys, relay.as_str(), &challenge);
+                    let message = serde_json::json!(["AUTH", proof]).to_string();
+                    if proof.is_some() && !self.send(Message::text(message)).await {
+                        return Some(Ending::Lost("the connection broke"));
+                    }
+                }
                 Output::LoadSet(filter) => {
+                    let replication = &self.worker.shared.replication;
+                    self.judged = replication.expected(&self.worker.relay);
                     let intake = Arc::clone(&self.worker.shared.intake);
                     let load = async move { intake.load(filter).await };
                     *loading = Some(load.boxed());
                 }
+                Output::LoadEverything => {
+                    let replication = &self.worker.shared.replication;
+                    self.judged = replication.expected(&self.worker.relay);
+                    let intake = Arc::clone(&self.worker.shared.intake);
+                    let plan = Arc::clone(self.session.plan());
+                    let load = async move { intake.load_plan(plan).await };
+                    *loading = Some(load.boxed());
+                }
+                Output::ComparedAll { lacking } => {
+                    let Worker { shared, relay, .. } = &*self.worker;
+                    let judged = std::mem::take(&mut self.judged);
+                    let lacking = lacking.into_iter().collect();
+                    let replication = &shared.replication;
+                    replication.compared(relay, &judged, &lacking, now_ms());
+                }
+                Output::SaveEverything => must_save_everything = true,
+                Output::Compared {
+                    identifiers,
+                    lacking,
+                } => self.compared(&identifiers, &lacking),
+                Output::Checked { asked, lacking } => {
+                    let asked: Vec<EventId> =
+                        asked.into_iter().map(EventId::from_byte_array).collect();
+                    let lacking = lacking.into_iter().collect();
+                    let Worker { shared, relay, .. } = &*self.worker;
+                    let replication = &shared.replication;
+                    replication.compared(relay, &asked, &lacking, now_ms());
+                }
                 Output::Save => must_save = true,
             }
         }
-        if must_save {
+        if must_save_everything {
+            let everything = self.session.progress.everything.as_ref();
+            let Worker { shared, relay, .. } = &*self.worker;
+            shared.memories.save_everything(relay, everything).await;
+        }
+        if must_save || must_save_everything {
             self.save().await;
         }
         None
+    }
+
+    /// Notes which states of these identifiers the relay has, by a comparison of whole histories.
+    fn compared(&mut self, identifiers: &[Arc<str>], lacking: &[[u8; 32]]) {
+        let Worker { shared, relay, .. } = &*self.worker;
+        let judged = std::mem::take(&mut self.judged);
+        let lacking = lacking.iter().copied().collect();
+        let replication = &shared.replication;
+        replication.compared_of(relay, &judged, identifiers, &lacking, now_ms());
     }
 
     async fn save(&mut self) {
@@ -239,8 +312,9 @@ impl Connection<'_> {
                 self.worker.shared.arrived.notify_one();
             }
         }
-        self.worker.show(Some(self.session.status()));
         self.worker.save().await;
+        // What is shown survives a kill.
+        self.worker.show(Some(self.session.status(unix())));
     }
 
     async fn send(&mut self, message: Message) -> bool {

@@ -130,6 +130,13 @@ impl Dialler {
         self.egress.check_websocket(&relay.url()).is_ok()
     }
 
+    /// Says whether a clone URL may be asked for its refs. A private service tells nobody what it
+    /// has, except private ones that let it in.
+    pub(crate) fn may_ask(&self, url: &Url) -> bool {
+        let is_known = |peers: &Arc<PrivatePeers>| peers.is_private(url);
+        self.egress.check(url).is_ok() && self.private.as_ref().is_none_or(is_known)
+    }
+
     /// Connects. Cancel safe.
     pub(crate) async fn dial(
         &self,
@@ -210,6 +217,7 @@ impl Document {
             max_subscriptions: max_subscriptions.and_then(|most| usize::try_from(most).ok()),
             default_limit: default_limit.and_then(|limit| u64::try_from(limit).ok()),
             knows_nip77: nips.map(|nips| nips.iter().any(|nip| nip.as_u64() == Some(77))),
+            is_grasp: self.supported_grasps.iter().any(|it| it == "GRASP-01"),
         }
     }
 }

@@ -10,18 +10,21 @@ use std::{
 
 use grip_db::Db;
 use grip_egress::Egress;
-use grip_nostr::{FollowedRepositories, FollowedRepository, PublicKey};
+use grip_nostr::{FollowedRepositories, FollowedRepository, PublicKey, RepoAddr};
 use grip_relay::{Relay, WritePolicy};
 use grip_store::{EventStore, EventView as _};
 use grip_tasks::TaskGroup;
+use nostr::prelude::Keys;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore, watch},
     time::{Instant, sleep},
 };
+use url::Url;
 
 use crate::{
-    FollowTotals, Options, PrivatePeers, RelayStatus, RelayUrl,
+    FollowTotals, Options, PrivatePeers, RelayStatus, RelayUrl, RemoteRefs, ReplicaReport,
+    ReplicationTotals,
     dial::Dialler,
     intake::Intake,
     kept::{self, Kept},
@@ -29,16 +32,19 @@ use crate::{
     plan::Plan,
     plus::{self, Participants, RelayList},
     refused::Refused,
+    replication::{Replication, probe_for_ever},
     status::Board,
     targets::{self, Rules, Threads},
     threads,
-    worker::{Shared, Worker},
+    worker::{Shared, Worker, now_ms},
 };
 
 /// Relays whose history is read at once (G02-26).
 const HISTORY_TURNS: usize = 8;
 /// How long changes gather before they are looked at.
 const GATHER: Duration = Duration::from_millis(200);
+/// After so many times without a write, targets are looked over all the same.
+const MAX_REST: u32 = 30;
 /// A look may take this part of the time.
 const REST: u32 = 20;
 
@@ -57,6 +63,10 @@ pub struct Parts {
     /// Set where this service is private itself; a public one never dials those that are (G08-18).
     pub private: Option<Arc<PrivatePeers>>,
     pub options: Options,
+    /// The key of this service, by which relays that ask know it (G02-30).
+    pub keys: Keys,
+    /// Reads the refs of clone URLs, to see which servers have the effective state.
+    pub remote_refs: Arc<dyn RemoteRefs>,
     /// Owns every task of the follower.
     pub group: TaskGroup,
 }
@@ -70,6 +80,7 @@ pub struct Follow {
 impl Follow {
     /// Starts to follow. Targets come from what is here before any network answers (G02-47).
     pub fn start(parts: Parts) -> Self {
+        let replication = Arc::new(Replication::new(parts.db.clone()));
         let intake = Intake {
             relay: parts.relay,
             policy: parts.policy,
@@ -78,6 +89,7 @@ impl Follow {
             refused: Mutex::new(Refused::new(parts.options.refused_lifetime)),
             orphans: Mutex::new(Kept::new(kept::ORPHANS)),
             hot: Mutex::new(Kept::new(kept::hot(parts.options.refused_kept_whole))),
+            replication: Arc::clone(&replication),
             group: parts.group.clone(),
         };
         let shared = Arc::new(Shared {
@@ -87,6 +99,9 @@ impl Follow {
             intake: Arc::new(intake),
             memories: Memories(parts.db),
             board: Board::default(),
+            replication,
+            remote_refs: parts.remote_refs,
+            keys: parts.keys,
             turns: Arc::new(Semaphore::new(HISTORY_TURNS)),
             arrived: Notify::new(),
             group: parts.group,
@@ -96,7 +111,24 @@ impl Follow {
             let stop = looking.group.token();
             stop.run_until_cancelled(look_for_ever(looking)).await;
         });
+        let probing = Arc::clone(&shared);
+        shared.group.spawn("follow.replicas", async move {
+            let stop = probing.group.token();
+            stop.run_until_cancelled(probe_for_ever(Arc::clone(&probing)))
+                .await;
+            probing.replication.save().await;
+        });
         Self { shared }
+    }
+
+    /// Which listed servers have the effective state of a repository.
+    pub fn replicas(&self, addr: &RepoAddr) -> Vec<ReplicaReport> {
+        self.shared.replication.report(addr, &self.relays())
+    }
+
+    /// The same of all repositories, in numbers.
+    pub fn replication(&self) -> ReplicationTotals {
+        self.shared.replication.totals(&self.relays(), now_ms())
     }
 
     pub fn relays(&self) -> Vec<RelayStatus> {
@@ -115,8 +147,16 @@ async fn look_for_ever(shared: Arc<Shared>) {
     let mut workers = Workers::new();
     let mut known = BTreeMap::new();
     shared.memories.sweep().await;
+    shared.replication.restore().await;
     loop {
         let began = Instant::now();
+        let revision = || {
+            (
+                shared.intake.store.revision(),
+                shared.board.asked_revision(),
+            )
+        };
+        let looked_at = revision();
         match look(&shared).await {
             Ok((plans, revisions)) => {
                 judge_again(&shared, &revisions, &known).await;
@@ -130,10 +170,16 @@ async fn look_for_ever(shared: Arc<Shared>) {
         }
         // A node with very many repositories does nothing else otherwise.
         sleep(began.elapsed() * REST).await;
-        tokio::select! {
-            () = followed.changed() => {}
-            () = shared.arrived.notified() => {}
-            () = sleep(shared.options.look_every) => {}
+        let mut may_rest = Some(MAX_REST);
+        while let Some(rests) = may_rest {
+            tokio::select! {
+                () = followed.changed() => may_rest = None,
+                () = shared.arrived.notified() => may_rest = None,
+                () = sleep(shared.options.look_every) => {
+                    // Where nothing was written, nothing else is found.
+                    may_rest = rests.checked_sub(1).filter(|_| looked_at == revision());
+                }
+            }
         }
         sleep(GATHER).await;
     }
@@ -180,6 +226,13 @@ async fn look(shared: &Arc<Shared>) -> Result<(Plans, Revisions), Box<dyn Error 
             }
             None => Vec::new(),
         };
+        let may_ask = |url: &Url| looking.dialler.may_ask(url);
+        looking.replication.update(
+            &repositories,
+            |repository| targets::relays(repository, &rules),
+            may_ask,
+            now_ms(),
+        );
         let plans = targets::plan(&repositories, threads, wishes, &rules);
         Ok((plans, targets::revisions(&repositories)))
     };
@@ -199,7 +252,10 @@ fn participants(
     };
     served().for_each(|repository| participants.add_members(repository));
     for repository in served() {
-        participants.add_threads(&repository.addr.owner, &threads(repository));
+        // The threads of a large repository take long to read.
+        if participants.has_room(&repository.addr.owner) {
+            participants.add_threads(&repository.addr.owner, &threads(repository));
+        }
     }
     participants
 }

@@ -19,10 +19,14 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
+    RelayUrl,
     kept::{Kept, KeptEvent},
+    plan::Plan,
     refused::Refused,
-    session::{Delivery, Fate, Item, UNKNOWN_ID},
+    replication::Replication,
+    session::{Asked, Delivery, Fate, Item, UNKNOWN_ID},
     threads,
+    worker::now_ms,
 };
 
 /// Events of ours that one reconciliation compares.
@@ -40,6 +44,7 @@ pub(crate) struct Intake {
     pub(crate) orphans: Mutex<Kept>,
     /// Announcements and states that were refused a moment ago.
     pub(crate) hot: Mutex<Kept>,
+    pub(crate) replication: Arc<Replication>,
     pub(crate) group: TaskGroup,
 }
 
@@ -55,19 +60,22 @@ struct Candidate {
     at: usize,
     event: Event,
     text: Bytes,
+    /// It came because everything was asked for.
+    is_of_everything: bool,
 }
 
 impl Intake {
-    /// Decides on a batch. The decisions come in the order of the deliveries; events under way are
+    /// Decides on a batch of `relay`. The decisions come in the order of the deliveries; events under way are
     /// decided even if the future is dropped.
     pub(crate) async fn decide(
         self: &Arc<Self>,
         batch: Vec<Delivery>,
+        relay: &RelayUrl,
         source: EventSource,
     ) -> Vec<Decided> {
         let jobs: Vec<Option<u64>> = batch.iter().map(|delivery| delivery.job).collect();
-        let intake = Arc::clone(self);
-        let look = move || intake.look(batch);
+        let (intake, from) = (Arc::clone(self), relay.clone());
+        let look = move || intake.look(batch, &from);
         let looked = self.group.spawn_blocking("follow.look", look).await;
         let looked = looked.unwrap_or_else(|_| Ok(Sorted::default()));
         let (mut decided, candidates) = looked.unwrap_or_else(|error| {
@@ -78,7 +86,7 @@ impl Intake {
             Sorted::default()
         });
         decided.resize(jobs.len(), (UNKNOWN_ID, Fate::Failed));
-        for (at, fate) in self.admit(candidates, source).await {
+        for (at, fate) in self.admit(candidates, relay, source).await {
             decided[at].1 = fate;
         }
         let whole = jobs.into_iter().zip(decided);
@@ -86,15 +94,19 @@ impl Intake {
     }
 
     /// Sorts out what was not asked for and what is known. Blocks.
-    fn look(&self, batch: Vec<Delivery>) -> Result<Sorted, StoreError> {
+    fn look(&self, batch: Vec<Delivery>, relay: &RelayUrl) -> Result<Sorted, StoreError> {
         let view = self.store.read()?;
+        let mut states = Vec::new();
         let mut fates = Vec::with_capacity(batch.len());
         let mut candidates: Vec<Candidate> = Vec::new();
         let mut seen = HashSet::new();
         for (at, delivery) in batch.into_iter().enumerate() {
-            let Some(event) = wanted(&delivery) else {
-                fates.push((UNKNOWN_ID, Fate::Worthless));
-                continue;
+            let event = match wanted(&delivery) {
+                Ok(event) => event,
+                Err(decided) => {
+                    fates.push(decided);
+                    continue;
+                }
             };
             let id = event.id;
             let now = Instant::now();
@@ -103,6 +115,14 @@ impl Intake {
             let is_refused = || self.refused.lock().contains(&id, now);
             let waits = || self.orphans.lock().contains(&id);
             let fate = if is_known {
+                // That the relay has it is known by its signature alone.
+                let is_state = event.kind == kinds::STATE;
+                if is_state
+                    && self.replication.is_news(relay, &id, now_ms())
+                    && event.verify().is_ok()
+                {
+                    states.push(id);
+                }
                 Fate::Known
             } else if is_refused() || waits() {
                 Fate::Refused
@@ -111,11 +131,17 @@ impl Intake {
             } else {
                 seen.insert((id, event.sig));
                 let text = Bytes::from(format!("[\"EVENT\",{}]", delivery.json));
-                candidates.push(Candidate { at, event, text });
+                candidates.push(Candidate {
+                    at,
+                    event,
+                    text,
+                    is_of_everything: matches!(delivery.asked, Asked::Everything(_)),
+                });
                 Fate::Failed
             };
             fates.push((id.to_bytes(), fate));
         }
+        self.replication.seen(relay, &states, now_ms());
         candidates.sort_by_key(|candidate| order(&candidate.event));
         Ok((fates, candidates))
     }
@@ -123,18 +149,33 @@ impl Intake {
     async fn admit(
         self: &Arc<Self>,
         candidates: Vec<Candidate>,
+        relay: &RelayUrl,
         source: EventSource,
     ) -> Vec<(usize, Fate)> {
         let texts = candidates.iter().map(|it| it.text.clone()).collect();
         let admissions = self.relay.admit(&self.policy, texts, source).await;
         let mut fates = Vec::new();
         let mut arrived = Vec::new();
+        let mut states = Vec::new();
         for (candidate, admission) in candidates.into_iter().zip(admissions) {
-            let Candidate { at, event, text } = candidate;
+            let Candidate {
+                at,
+                event,
+                text,
+                is_of_everything,
+            } = candidate;
             let fate = fate(&event, &admission);
-            fates.push((at, fate));
+            // What is refused is remembered until the next start alone, and compared after it.
+            let shown = match fate {
+                Fate::Refused if is_of_everything => Fate::Foreign(event.created_at.as_secs()),
+                fate => fate,
+            };
+            fates.push((at, shown));
+            let is_here = matches!(fate, Fate::Taken | Fate::Known);
+            states.extend((is_here && event.kind == kinds::STATE).then_some(event.id));
             self.note(event, text, source, fate, &mut arrived);
         }
+        self.replication.seen(relay, &states, now_ms());
         self.admit_answers(arrived).await;
         fates
     }
@@ -159,7 +200,7 @@ impl Intake {
                     self.hot.lock().add(event, text, source, now);
                 }
             }
-            Fate::Known | Fate::Worthless | Fate::Failed => {}
+            Fate::Known | Fate::Foreign(_) | Fate::Worthless | Fate::Failed => {}
         }
     }
 
@@ -211,8 +252,24 @@ impl Intake {
 
     /// Time and id of all that is here and matches; none if there is too much.
     pub(crate) async fn load(self: &Arc<Self>, filter: Filter) -> Option<Vec<Item>> {
+        self.load_all(move || std::iter::once(filter)).await
+    }
+
+    /// The same of all that a plan wants.
+    pub(crate) async fn load_plan(self: &Arc<Self>, plan: Arc<Plan>) -> Option<Vec<Item>> {
+        self.load_all(move || plan.filters().collect::<Vec<_>>().into_iter())
+            .await
+    }
+
+    async fn load_all<I>(
+        self: &Arc<Self>,
+        filters: impl FnOnce() -> I + Send + 'static,
+    ) -> Option<Vec<Item>>
+    where
+        I: Iterator<Item = Filter>,
+    {
         let intake = Arc::clone(self);
-        let load = move || intake.items(&filter);
+        let load = move || intake.items(filters());
         match self.group.spawn_blocking("follow.look", load).await {
             Ok(Ok(items)) => items,
             Ok(Err(error)) => {
@@ -226,36 +283,68 @@ impl Intake {
         }
     }
 
-    fn items(&self, filter: &Filter) -> Result<Option<Vec<Item>>, StoreError> {
+    fn items(
+        &self,
+        filters: impl Iterator<Item = Filter>,
+    ) -> Result<Option<Vec<Item>>, StoreError> {
         let view = self.store.read()?;
-        let Some(mut items) = threads::items(&view, filter, MAX_ITEMS)? else {
-            return Ok(None);
-        };
-        items.extend(self.followed.held(filter));
-        items.extend(self.refused.lock().items(filter, Instant::now()));
-        items.extend(self.orphans.lock().items(filter));
-        items.sort_unstable();
-        items.dedup();
+        let mut items = Vec::new();
+        for filter in filters {
+            let Some(found) = threads::items(&view, &filter, MAX_ITEMS)? else {
+                return Ok(None);
+            };
+            items.extend(found);
+            items.extend(self.followed.held(&filter));
+            items.extend(self.refused.lock().items(&filter, Instant::now()));
+            items.extend(self.orphans.lock().items(&filter));
+            items.sort_unstable();
+            items.dedup();
+            if items.len() > MAX_ITEMS {
+                return Ok(None);
+            }
+        }
         Ok(Some(items))
     }
 }
 
 /// The event of a delivery, if it is what was asked for and may be taken from another relay.
-fn wanted(delivery: &Delivery) -> Option<Event> {
-    let event: Event = serde_json::from_str(&delivery.json).ok()?;
-    let is_asked = delivery.filters.iter().any(|filter| filter.matches(&event));
+fn wanted(delivery: &Delivery) -> Result<Event, ([u8; 32], Fate)> {
+    let worthless = (UNKNOWN_ID, Fate::Worthless);
+    let event: Event = serde_json::from_str(&delivery.json).map_err(|_| worthless)?;
     // Ephemeral and protected events are never taken from elsewhere (G02-4).
     let is_lasting = kinds::class(event.kind) != Class::Ephemeral;
-    let is_protected = event.tags.iter().any(|tag| tag.kind() == "-");
-    (is_asked && is_lasting && !is_protected).then_some(event)
+    let may_come = is_lasting && event.tags.iter().all(|tag| tag.kind() != "-");
+    let (is_asked, otherwise) = match &delivery.asked {
+        Asked::Filters(filters) => {
+            let is_asked = filters.iter().any(|filter| filter.matches(&event));
+            (is_asked, worthless)
+        }
+        Asked::Plan(plan) => (plan.wants(&event), worthless),
+        Asked::Everything(plan) => {
+            // Nobody keeps those that are not lasting, so that none is found again.
+            let fate = if is_lasting {
+                Fate::Foreign(event.created_at.as_secs())
+            } else {
+                Fate::Refused
+            };
+            (plan.wants(&event), (event.id.to_bytes(), fate))
+        }
+    };
+    if is_asked && may_come {
+        Ok(event)
+    } else {
+        Err(otherwise)
+    }
 }
 
-/// Announcements before states before the rest, each by age: what others depend on comes first.
+/// Requests to vanish, by which the rest is judged (G01-127), then announcements before states before
+/// the rest, each by age: what others depend on comes first.
 fn order(event: &Event) -> (u8, Timestamp, EventId) {
     let rank = match event.kind {
-        kind if kind == kinds::ANNOUNCEMENT => 0,
-        kind if kind == kinds::STATE => 1,
-        _ => 2,
+        kind if kind == kinds::VANISH => 0,
+        kind if kind == kinds::ANNOUNCEMENT => 1,
+        kind if kind == kinds::STATE => 2,
+        _ => 3,
     };
     (rank, event.created_at, event.id)
 }
@@ -289,4 +378,81 @@ fn may_wait(event: &Event) -> bool {
         .into_iter()
         .any(|name| first_value(event, name).is_some());
     !has_rules_of_its_own.contains(&event.kind) && names_something
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::event;
+
+    fn delivery(event: &Event, asked: Asked) -> Delivery {
+        Delivery {
+            json: serde_json::to_string(event).unwrap(),
+            asked,
+            job: None,
+        }
+    }
+
+    #[test]
+    fn g02_4_ephemeral_and_protected_events_are_never_taken_from_other_relays() {
+        let mut plan = Plan::default();
+        plan.add(crate::plan::Class::Event, &"x".into());
+        let plan = Arc::new(plan);
+        let all = || Asked::Filters(Arc::from([Filter::default()]));
+        let live = || Asked::Plan(Arc::clone(&plan));
+        let everything = || Asked::Everything(Arc::clone(&plan));
+        let plain = event(1_111, "", &[["e", "x"]]);
+        let other = event(1_111, "", &[["e", "y"]]);
+        let ephemeral = event(20_001, "", &[["e", "x"]]);
+        let protected = event(1_111, "", &[["e", "x"], ["-", ""]]);
+        for asked in [all(), live(), everything()] {
+            assert!(wanted(&delivery(&plain, asked)).is_ok());
+        }
+        for asked in [all(), live()] {
+            for unfit in [&ephemeral, &protected] {
+                let (_, fate) = wanted(&delivery(unfit, asked.clone())).unwrap_err();
+                assert_eq!(fate, Fate::Worthless);
+            }
+        }
+        // Who is asked for everything may send everything; it is remembered, and not taken.
+        let fate = |event: &Event| wanted(&delivery(event, everything())).unwrap_err().1;
+        assert_eq!(fate(&other), Fate::Foreign(other.created_at.as_secs()));
+        assert_eq!(
+            fate(&protected),
+            Fate::Foreign(protected.created_at.as_secs())
+        );
+        assert_eq!(fate(&ephemeral), Fate::Refused);
+    }
+
+    /// The share of a relay in what needs no relation ends; what it has beyond is not missed, so that
+    /// its pages count. What else is refused by rate may be taken later.
+    #[test]
+    fn profiles_beyond_the_share_of_a_relay_are_not_asked_for_again() {
+        let refused = Admission {
+            is_authentic: true,
+            answer: grip_relay::Answer {
+                accepted: false,
+                message: "rate-limited: too many".to_owned(),
+            },
+        };
+        for kind in [0, 10_002, 10_317] {
+            assert_eq!(
+                fate(&event(kind, "", &[]), &refused),
+                Fate::Refused,
+                "{kind}"
+            );
+        }
+        assert_eq!(fate(&event(1_621, "", &[]), &refused), Fate::Failed);
+    }
+
+    /// G01-127: what a key wants gone is known before what it signed.
+    #[test]
+    fn requests_to_vanish_are_decided_before_the_rest() {
+        let mut kinds = [1, 30_618, 30_617, 62].map(|kind| event(kind, "", &[]));
+        kinds.sort_by_key(order);
+        assert_eq!(
+            kinds.map(|event| event.kind.as_u16()),
+            [62, 30_617, 30_618, 1]
+        );
+    }
 }

@@ -279,4 +279,26 @@ mod tests {
         );
         assert!(off.by_id.is_empty());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_events_of_one_network_push_out_its_own() {
+        let mut orphans = Kept::new(ORPHANS);
+        let (honest, flood) = (from("192.0.2.1"), from("198.51.100.1"));
+        let small: Vec<Event> = (0..200).map(|n| event(1111, &n.to_string(), &[])).collect();
+        for event in &small {
+            orphans.add(event.clone(), Bytes::from("x"), honest, Instant::now());
+        }
+        // Fewer events than the honest network has, and far more bytes than there is room for.
+        for n in 0..150 {
+            let text = Bytes::from(vec![0; ORPHANS.event_bytes]);
+            orphans.add(
+                event(1111, &format!("long {n}"), &[]),
+                text,
+                flood,
+                Instant::now(),
+            );
+        }
+        assert!(small.iter().all(|event| orphans.contains(&event.id)));
+        assert!(orphans.bytes <= ORPHANS.bytes);
+    }
 }

@@ -16,6 +16,7 @@ mod private_peers;
 mod refusal;
 mod refused;
 mod relay_url;
+mod replication;
 mod session;
 mod status;
 mod targets;
@@ -30,4 +31,7 @@ pub use options::Options;
 pub use plus::PlusOptions;
 pub use private_peers::PrivatePeers;
 pub use relay_url::{InvalidRelayUrl, RelayUrl};
+pub use replication::{
+    RefsError, RefsFuture, RemoteRefs, ReplicaKind, ReplicaReport, ReplicaStatus, ReplicationTotals,
+};
 pub use status::{FollowTotals, RelayHealth, RelayStatus};

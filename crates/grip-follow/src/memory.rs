@@ -3,11 +3,17 @@
 use grip_db::{Db, DbError};
 use serde::{Deserialize, Serialize};
 
-use crate::{RelayUrl, health::Health, session::Progress};
+use crate::{
+    RelayUrl,
+    health::Health,
+    session::{Everything, Progress},
+};
 
 grip_db::statements! {
     pub(crate) mod sql {
-        LOAD = "SELECT memory FROM follow_relays WHERE node = $1 AND relay = $2";
+        LOAD = "SELECT memory, everything FROM follow_relays WHERE node = $1 AND relay = $2";
+        SAVE_EVERYTHING = "UPDATE follow_relays SET everything = $3 \
+                           WHERE node = $1 AND relay = $2";
         SAVE = "INSERT INTO follow_relays (node, relay, memory, saved_at) VALUES ($1, $2, $3, $4) \
                 ON CONFLICT (node, relay) DO UPDATE \
                 SET memory = excluded.memory, saved_at = excluded.saved_at";
@@ -33,7 +39,7 @@ impl Memories {
     /// What is remembered of a relay; a row that cannot be read is as good as none.
     pub(crate) async fn load(&self, relay: &RelayUrl) -> Memory {
         let key = [self.0.node().into(), relay.as_str().into()];
-        let found: Result<Option<(String,)>, DbError> =
+        let found: Result<Option<(String, String)>, DbError> =
             self.0.fetch_optional(&sql::LOAD, &key).await;
         let text = match found {
             Ok(text) => text,
@@ -42,9 +48,9 @@ impl Memories {
                 None
             }
         };
-        let memory: Memory = text
-            .and_then(|(text,)| serde_json::from_str(&text).ok())
-            .unwrap_or_default();
+        let (memory, everything) = text.unwrap_or_default();
+        let mut memory: Memory = serde_json::from_str(&memory).unwrap_or_default();
+        memory.progress.everything = Everything::from_text(&everything);
         Memory {
             health: memory.health.restored(),
             ..memory
@@ -64,6 +70,15 @@ impl Memories {
         });
         if let Err(error) = saved.await {
             warn(relay, &error, "failed to save the progress of a relay");
+        }
+    }
+
+    /// Saves how all that a relay has differs from what is here; its row is there already.
+    pub(crate) async fn save_everything(&self, relay: &RelayUrl, everything: Option<&Everything>) {
+        let text = everything.map(Everything::to_text).unwrap_or_default();
+        let key = [self.0.node().into(), relay.as_str().into(), text.into()];
+        if let Err(error) = self.0.execute(&sql::SAVE_EVERYTHING, &key).await {
+            warn(relay, &error, "failed to save what a relay has");
         }
     }
 
@@ -114,5 +129,11 @@ mod tests {
         assert!(again.progress.is_rate_limited(1_064) && !again.progress.is_rate_limited(1_065));
         let other = RelayUrl::parse("wss://other.example").unwrap();
         assert_eq!(memories.load(&other).await.health.wait(1_000), Duration::ZERO);
+        assert!(again.progress.everything.is_none());
+        memories.save_everything(&relay, Some(&Everything::default())).await;
+        memories.save(&relay, &memory).await;
+        assert!(memories.load(&relay).await.progress.everything.is_some());
+        memories.save_everything(&relay, None).await;
+        assert!(memories.load(&relay).await.progress.everything.is_none());
     }    }
 }

@@ -9,6 +9,9 @@ use serde::{
 };
 use serde_json::{Value, json, value::RawValue};
 
+/// Longest challenge that is answered.
+const MAX_CHALLENGE_BYTES: usize = 256;
+
 /// What a relay says.
 #[derive(Debug)]
 pub(crate) enum RelayMessage<'a> {
@@ -23,6 +26,8 @@ pub(crate) enum RelayMessage<'a> {
         text: Cow<'a, str>,
     },
     Notice(Cow<'a, str>),
+    /// A challenge (NIP-42).
+    Auth(Cow<'a, str>),
     Reconcile {
         subscription: Cow<'a, str>,
         message: Vec<u8>,
@@ -66,6 +71,7 @@ impl<'a> RelayMessage<'a> {
                 text: text(second).unwrap_or_default(),
             },
             "NOTICE" => Self::Notice(text(first)?),
+            "AUTH" => Self::Auth(text(first).filter(|it| it.len() <= MAX_CHALLENGE_BYTES)?),
             "NEG-MSG" => {
                 let hex = text(second)?;
                 let mut message = vec![0; hex.len() / 2];
@@ -159,7 +165,8 @@ mod tests {
             r#"["EVENT","s",{"created_at":-1}]"#,
             r#"["NEG-MSG","n","6x"]"#,
             r#"["EOSE",["s"]]"#,
-            r#"["AUTH","challenge"]"#,
+            r#"["AUTH",1]"#,
+            &format!(r#"["AUTH","{}"]"#, "x".repeat(257)),
             r#"["EOSE","s"] trailing"#,
         ] {
             assert!(RelayMessage::read(text).is_none(), "{text}");

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use grip_nostr::{Filter, kinds};
+use grip_nostr::{Event, Filter, kinds};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -30,6 +30,8 @@ pub(crate) enum Class {
     Address,
     /// What tags an issue, a patch or a pull request.
     Event,
+    /// Requests to vanish of maintainers and participants (G01-127).
+    Vanish,
     /// As `States`, for announcements that are held: anybody can have many of these.
     Held,
     RootEvent,
@@ -44,6 +46,8 @@ pub(crate) enum Class {
     DescendantQuote,
     /// Profiles, lists of relays and of grasp servers, by author (GRASP-03).
     Profiles,
+    /// All that a relay has, where almost all of it is wanted.
+    Everything,
 }
 
 impl Class {
@@ -51,7 +55,7 @@ impl Class {
     pub(crate) fn filter<'a>(self, values: impl IntoIterator<Item = &'a Arc<str>>) -> Filter {
         let mut values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
         values.sort_unstable();
-        let authors = values.iter().filter(|_| self == Self::Profiles);
+        let authors = values.iter().filter(|_| self.is_by_author());
         let authors: Vec<[u8; 32]> = authors.filter_map(|value| key(value)).collect();
         let tagged = |letter| Filter {
             tags: BTreeMap::from([(letter, values)]),
@@ -78,13 +82,23 @@ impl Class {
                 kinds: of_kinds(&[kinds::PROFILE, kinds::RELAY_LIST, kinds::GRASP_LIST]),
                 ..Filter::default()
             },
+            Self::Vanish => Filter {
+                authors: Some(authors),
+                kinds: of_kinds(&[kinds::VANISH]),
+                ..Filter::default()
+            },
+            Self::Everything => Filter::default(),
         }
+    }
+
+    fn is_by_author(self) -> bool {
+        matches!(self, Self::Profiles | Self::Vanish)
     }
 
     /// Splits values into parts that each fit one filter.
     pub(crate) fn chunks(self, values: &[Arc<str>]) -> Vec<&[Arc<str>]> {
         match self {
-            Self::Profiles => values.chunks(MAX_AUTHORS).collect(),
+            _ if self.is_by_author() => values.chunks(MAX_AUTHORS).collect(),
             _ => chunks(values),
         }
     }
@@ -129,6 +143,54 @@ impl Plan {
     pub(crate) fn contains(&self, class: Class, value: &Arc<str>) -> bool {
         let values = self.values.get(&class);
         values.is_some_and(|values| values.contains(value))
+    }
+
+    /// Says whether a filter of this plan asks for an event.
+    pub(crate) fn wants(&self, event: &Event) -> bool {
+        let has = |class: Class, value: &str| {
+            let values = self.values.get(&class);
+            values.is_some_and(|values| values.contains(value))
+        };
+        let kind = event.kind;
+        let is_announcement = kind == kinds::ANNOUNCEMENT;
+        let is_list = [kinds::PROFILE, kinds::RELAY_LIST, kinds::GRASP_LIST].contains(&kind);
+        (has(Class::Announcements, "") && (is_announcement || kind == kinds::GRASP_LIST))
+            || (is_list && has(Class::Profiles, &event.pubkey.to_hex()))
+            || (kind == kinds::VANISH && has(Class::Vanish, &event.pubkey.to_hex()))
+            || event.tags.iter().any(|tag| {
+                let Some(value) = tag.content() else {
+                    return false;
+                };
+                let classes: &[Class] = match tag.kind() {
+                    "d" if is_announcement || kind == kinds::STATE => &[Class::States, Class::Held],
+                    "a" => &[Class::Address, Class::DescendantAddress],
+                    "A" => &[Class::RootAddress],
+                    "e" => &[Class::Event, Class::Descendant],
+                    "E" => &[Class::RootEvent],
+                    "q" => &[Class::Quote, Class::DescendantQuote],
+                    _ => &[],
+                };
+                classes.iter().any(|class| has(*class, value))
+            })
+    }
+
+    /// Bytes of all values, as requests would have them.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let values = self.values.values().flatten();
+        values.map(|value| value.len() + VALUE_EXTRA).sum()
+    }
+
+    /// The filters of everything that is wanted.
+    pub(crate) fn filters(&self) -> impl Iterator<Item = Filter> {
+        self.values.iter().flat_map(|(class, values)| {
+            let values: Vec<Arc<str>> = values.iter().cloned().collect();
+            let parts: Vec<Filter> = class
+                .chunks(&values)
+                .into_iter()
+                .map(|part| class.filter(part))
+                .collect();
+            parts
+        })
     }
 
     /// What stands for the maintainers of an identifier, where `value` is one.
@@ -201,6 +263,58 @@ mod tests {
             prop_assert!(parts.iter().all(|part| !part.is_empty() && bytes(part) <= FILTER_BYTES));
             prop_assert_eq!(parts.concat(), values);
         }
+    }
+
+    /// What a filter of the plan matches is wanted, and nothing else is.
+    #[test]
+    fn an_event_is_wanted_exactly_if_a_filter_of_the_plan_asks_for_it() {
+        use crate::testing::event;
+        let mut plan = Plan::default();
+        let of = [
+            (Class::States, "tides"),
+            (Class::Held, "held"),
+            (Class::Address, "30617:x:tides"),
+            (Class::RootAddress, "30617:x:tides"),
+            (Class::Event, "e1"),
+            (Class::RootEvent, "e1"),
+            (Class::Quote, "e1"),
+            (Class::Descendant, "d1"),
+            (Class::DescendantAddress, "32267:x:app"),
+            (Class::DescendantQuote, "d1"),
+        ];
+        for (class, value) in of {
+            plan.add(class, &value.into());
+        }
+        let author = event(0, "", &[]);
+        let key: Arc<str> = author.pubkey.to_hex().into();
+        plan.add(Class::Profiles, &key);
+        let filters: Vec<Filter> = plan.filters().collect();
+        let mut wanted = 0;
+        let vanish = event(62, "", &[["relay", "ALL_RELAYS"]]);
+        assert!(!plan.wants(&vanish));
+        plan.add(Class::Vanish, &vanish.pubkey.to_hex().into());
+        assert!(plan.wants(&vanish));
+        for kind in [0, 1, 5, 1111, 1621, 10_002, 10_317, 30_617, 30_618] {
+            for name in ["d", "a", "A", "e", "E", "q", "p"] {
+                for value in [
+                    "tides",
+                    "held",
+                    "30617:x:tides",
+                    "e1",
+                    "d1",
+                    "32267:x:app",
+                    "no",
+                ] {
+                    let event = event(kind, "", &[[name, value]]);
+                    let is_asked = filters.iter().any(|filter| filter.matches(&event));
+                    assert_eq!(plan.wants(&event), is_asked, "{kind} {name} {value}");
+                    wanted += usize::from(is_asked);
+                }
+            }
+        }
+        assert!(wanted > 20 && plan.wants(&author));
+        plan.add(Class::Announcements, &"".into());
+        assert!(plan.wants(&event(30_617, "", &[["d", "no"]])));
     }
 
     #[test]

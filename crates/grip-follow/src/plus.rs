@@ -12,7 +12,7 @@ use grip_nostr::{Address, Event, EventId, FollowedRepository, PublicKey, kinds};
 use crate::{
     RelayUrl,
     plan::{Class, Plan},
-    targets::Threads,
+    targets::{Threads, VOICE},
 };
 
 /// Relays of one author for one purpose, in the order of their list (G03-7).
@@ -24,7 +24,9 @@ const MAX_PARTICIPANTS: usize = 10_000;
 const MAX_BY_ONE: usize = 500;
 /// Issues, patches and pull requests that one author's relays are asked about.
 const MAX_ROOTS_OF_ONE: usize = 200;
-/// Relays that are followed for the lists of authors alone, those of the most authors (G03-10).
+/// Owners whose voice counts for the relays of one author.
+const MAX_OWNERS_OF_ONE: usize = 8;
+/// Relays that are followed for the lists of authors alone (G03-10).
 const MAX_RELAYS: usize = 32;
 
 /// Where lists of relays are looked up, and where those without one are looked for.
@@ -51,6 +53,8 @@ struct Part {
     own: BTreeSet<EventId>,
     /// Repositories that they maintain.
     repositories: BTreeSet<Arc<str>>,
+    /// Owners of the repositories by which they are known, the first few.
+    owners: BTreeSet<PublicKey>,
 }
 
 impl Participants {
@@ -62,6 +66,12 @@ impl Participants {
                 part.repositories.insert(Arc::clone(&address));
             }
         }
+    }
+
+    /// Says whether more people may come by the repositories of an owner.
+    pub(crate) fn has_room(&self, owner: &PublicKey) -> bool {
+        let introduced = self.introduced.get(owner).copied().unwrap_or_default();
+        introduced < MAX_BY_ONE && self.parts.len() < MAX_PARTICIPANTS
     }
 
     pub(crate) fn add_threads(&mut self, owner: &PublicKey, threads: &Threads) {
@@ -86,7 +96,11 @@ impl Participants {
             }
             *introduced += 1;
         }
-        Some(self.parts.entry(*author).or_default())
+        let part = self.parts.entry(*author).or_default();
+        if part.owners.len() < MAX_OWNERS_OF_ONE {
+            part.owners.insert(*owner);
+        }
+        Some(part)
     }
 }
 
@@ -142,7 +156,7 @@ pub(crate) fn wishes(
     list_of: impl Fn(&PublicKey) -> Option<RelayList>,
     was_asked: &HashSet<Arc<str>>,
 ) -> Vec<(RelayUrl, Plan)> {
-    let mut by_lists: HashMap<RelayUrl, (usize, Plan)> = HashMap::new();
+    let mut by_lists: HashMap<RelayUrl, ByLists> = HashMap::new();
     let (mut index, mut fallback) = (Plan::default(), Plan::default());
     for (author, part) in &participants.parts {
         let key: Arc<str> = author.to_hex().into();
@@ -156,8 +170,7 @@ pub(crate) fn wishes(
             continue;
         };
         for url in &list.write {
-            let (authors, plan) = by_lists.entry(url.clone()).or_default();
-            *authors += 1;
+            let plan = by_lists.entry(url.clone()).or_default().name(part);
             plan.add(Class::Profiles, &key);
             part.add_threads(plan, &part.roots);
         }
@@ -165,8 +178,7 @@ pub(crate) fn wishes(
             if part.own.is_empty() && part.repositories.is_empty() {
                 continue;
             }
-            let (authors, plan) = by_lists.entry(url.clone()).or_default();
-            *authors += 1;
+            let plan = by_lists.entry(url.clone()).or_default().name(part);
             part.add_threads(plan, &part.own);
             for address in &part.repositories {
                 for class in [Class::Address, Class::RootAddress, Class::Quote] {
@@ -182,11 +194,42 @@ pub(crate) fn wishes(
     let mut wishes = configured(&options.index_relays, &index);
     wishes.extend(configured(bootstrap, &index));
     wishes.extend(configured(&options.fallback_relays, &fallback));
-    let mut ranked: Vec<_> = by_lists.into_iter().collect();
-    ranked.sort_by(|(a, (of_a, _)), (b, (of_b, _))| (Reverse(of_a), a).cmp(&(Reverse(of_b), b)));
-    let ranked = ranked.into_iter().take(MAX_RELAYS);
-    wishes.extend(ranked.map(|(url, (_, plan))| (url, plan)));
+    wishes.extend(ranked(by_lists));
     wishes
+}
+
+/// A relay that lists of authors name.
+#[derive(Default)]
+struct ByLists {
+    authors: usize,
+    /// Owners of the repositories by which these are known.
+    owners: BTreeSet<PublicKey>,
+    plan: Plan,
+}
+
+impl ByLists {
+    /// Counts the list of one more author.
+    fn name(&mut self, part: &Part) -> &mut Plan {
+        self.authors += 1;
+        self.owners.extend(&part.owners);
+        &mut self.plan
+    }
+}
+
+/// The relays of the most owners whose people name them. The voice of an owner is shared among all
+/// relays that come by their repositories: a crowd of made-up people in one takes nobody's place.
+fn ranked(by_lists: HashMap<RelayUrl, ByLists>) -> Vec<(RelayUrl, Plan)> {
+    let mut named: HashMap<PublicKey, u64> = HashMap::new();
+    for owner in by_lists.values().flat_map(|it| &it.owners) {
+        *named.entry(*owner).or_default() += 1;
+    }
+    let mut ranked: Vec<(RelayUrl, ByLists)> = by_lists.into_iter().collect();
+    ranked.sort_by_cached_key(|(url, it)| {
+        let voices: u64 = it.owners.iter().map(|owner| VOICE / named[owner]).sum();
+        (Reverse((voices, it.authors)), url.clone())
+    });
+    let ranked = ranked.into_iter().take(MAX_RELAYS);
+    ranked.map(|(url, it)| (url, it.plan)).collect()
 }
 
 impl Part {

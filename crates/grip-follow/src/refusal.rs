@@ -11,6 +11,8 @@ pub(crate) enum Refusal {
     TooManyFilters,
     /// All open subscriptions together may have so many bytes (G02-18).
     TooManyBytes(u64),
+    /// It wants to know who asks (NIP-42).
+    AuthRequired,
     /// It does not serve such requests, or not to us.
     Policy,
     Unknown,
@@ -36,10 +38,11 @@ impl Refusal {
             Self::TooManyQueries
         } else if (has("rate") && has("limit")) || any(&["too many", "slow down", "throttl"]) {
             Self::RateLimited
+        } else if has("auth-required") {
+            Self::AuthRequired
         } else if any(&[
             "blocked",
             "restricted",
-            "auth-required",
             "member",
             "request rejected",
             "unsupported",
@@ -88,7 +91,7 @@ mod tests {
             ("invalid: invalid number of filters: 11", TooManyFilters),
             ("error: max filter count exceeded", TooManyFilters),
             ("blocked: not on the list", Policy),
-            ("auth-required: we only serve members", Policy),
+            ("auth-required: we only serve members", AuthRequired),
             ("restricted: members only", Policy),
             ("unsupported: filter key `#A`", Policy),
             (

@@ -5,6 +5,7 @@
 //! request counts only after its EOSE and after everything delivered before it was decided
 //! (G02-21).
 
+mod everything;
 mod history;
 mod inbox;
 mod live;
@@ -28,8 +29,9 @@ use crate::{
 };
 
 pub(crate) use self::{
+    everything::Everything,
     history::{Item, UNKNOWN_ID},
-    inbox::{Delivery, Fate, Inbox},
+    inbox::{Asked, Delivery, Fate, Inbox},
     progress::Progress,
 };
 
@@ -60,6 +62,9 @@ pub(crate) struct RemoteLimits {
     pub(crate) default_limit: Option<u64>,
     /// None where it does not say which NIPs it knows.
     pub(crate) knows_nip77: Option<bool>,
+    /// It says that it is a GRASP server.
+    #[serde(default)]
+    pub(crate) is_grasp: bool,
 }
 
 /// What the session wants done.
@@ -68,8 +73,29 @@ pub(crate) enum Output {
     Send(String),
     /// Load time and id of all we have that matches, and call [`Session::set_loaded`].
     LoadSet(Filter),
+    /// The same for all that the plan wants.
+    LoadEverything,
+    /// Prove our key by this challenge (NIP-42).
+    Authenticate(String),
+    /// Of the announcements and states of `identifiers` that were loaded to be compared, the relay
+    /// lacks these.
+    Compared {
+        identifiers: Vec<Arc<str>>,
+        lacking: Vec<[u8; 32]>,
+    },
+    /// Of what was loaded as everything, the relay lacks these.
+    ComparedAll {
+        lacking: Vec<[u8; 32]>,
+    },
+    /// Of the events that [`Session::check`] asked for, the relay lacks some.
+    Checked {
+        asked: Vec<[u8; 32]>,
+        lacking: Vec<[u8; 32]>,
+    },
     /// Progress that must survive a restart.
     Save,
+    /// The same for how all that the relay has differs from what is here.
+    SaveEverything,
 }
 
 /// The session with one relay, from its connection to its end.
@@ -83,6 +109,9 @@ pub(crate) struct Session {
     out: Vec<Output>,
     /// When anything was heard last, in seconds since 1970.
     heard: u64,
+    /// The challenge of the relay, and how many names were given when it was answered.
+    challenge: Option<String>,
+    authenticated: Option<u64>,
     /// The least time between two requests, and since when it is so long.
     spacing: Duration,
     spaced_at: Option<u64>,
@@ -111,16 +140,20 @@ impl Session {
         let said = limits.max_subscriptions.filter(|most| *most > 0);
         let budget = said.unwrap_or(DEFAULT_BUDGET).min(MAX_BUDGET);
         progress.hear_limits(limits);
-        progress.restore(&plan, now.unix);
         let by_nip77 = uses_nip77 && limits.knows_nip77 != Some(false);
+        // What cannot be compared is not known by a comparison either.
+        progress.everything.take_if(|_| !by_nip77);
+        progress.restore(&plan, now.unix);
         let mut session = Self {
             live: Live::new(budget),
-            history: History::new(by_nip77, limits.default_limit),
+            history: History::new(by_nip77, limits),
             inbox: Inbox::default(),
             plan: Arc::default(),
             names: Names::default(),
             out: Vec::new(),
             heard: now.unix,
+            challenge: None,
+            authenticated: None,
             spacing: Duration::ZERO,
             spaced_at: None,
             progress,
@@ -138,8 +171,16 @@ impl Session {
         self.advance(now);
     }
 
+    /// What is wanted of the relay.
+    pub(crate) fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
     fn take_plan(&mut self, plan: Arc<Plan>, now: Now) {
         self.progress.forget_dropped(&plan);
+        self.progress.note_plan(&plan, now.unix);
+        self.live
+            .set_everything(self.progress.has_everything(now.unix));
         self.live.set_plan(&plan);
         self.plan = plan;
         self.live
@@ -174,15 +215,18 @@ impl Session {
                 message,
             } => {
                 let history = &mut self.history;
-                history.reconcile(&subscription, &message, &mut self.names, now, &mut self.out);
+                let (progress, names) = (&mut self.progress, &mut self.names);
+                history.reconcile(&subscription, &message, progress, names, now, &mut self.out);
             }
+            RelayMessage::Auth(challenge) => self.challenge = Some(challenge.into_owned()),
             RelayMessage::ReconcileError { subscription, text } => {
-                let refusal = Refusal::read(&text);
+                let refusal = self.refusal(&subscription, &text);
                 self.pause_for(refusal, now);
                 let history = &mut self.history;
                 history.reconcile_refused(
                     &subscription,
                     refusal,
+                    &mut self.progress,
                     &mut self.names,
                     now,
                     &mut self.out,
@@ -196,10 +240,18 @@ impl Session {
         if self.live.knows(subscription) || self.history.knows(subscription) {
             self.progress.hear_event(created_at, now.unix);
         }
-        if let Some(filters) = self.live.filters_of(subscription) {
-            self.inbox.push(event, filters, None);
+        let plan = || Arc::clone(&self.plan);
+        if self.live.is_everything(subscription) {
+            self.inbox.push(event, Asked::Everything(plan()), None);
+        } else if self.live.knows(subscription) {
+            self.inbox.push(event, Asked::Plan(plan()), None);
         } else if let Some((filters, job)) = self.history.deliver(subscription, created_at, now) {
-            self.inbox.push(event, filters, Some(job));
+            let asked = if self.history.is_everything() {
+                Asked::Everything(plan())
+            } else {
+                Asked::Filters(filters)
+            };
+            self.inbox.push(event, asked, Some(job));
         }
     }
 
@@ -212,21 +264,62 @@ impl Session {
 
     /// Hears the set that a reconciliation compares with; none if it is too large or unreadable.
     pub(crate) fn set_loaded(&mut self, items: Option<Vec<Item>>, now: Now) {
+        let (progress, names) = (&mut self.progress, &mut self.names);
         self.history
-            .set_loaded(items, &mut self.names, now, &mut self.out);
+            .set_loaded(items, progress, names, now, &mut self.out);
+        self.advance(now);
+    }
+
+    /// Asks whether the relay has events that are here, in the turn for history.
+    pub(crate) fn check(&mut self, items: Vec<Item>, now: Now) {
+        self.history.check(items);
         self.advance(now);
     }
 
     fn closed(&mut self, subscription: &str, text: &str, now: Now) {
-        let refusal = Refusal::read(text);
+        let refusal = self.refusal(subscription, text);
         if self.live.knows(subscription) {
             self.pause_for(refusal, now);
             self.live
                 .closed(subscription, refusal, &mut self.progress, now);
         } else if self.history.knows(subscription) {
             self.pause_for(refusal, now);
-            self.history.refused(refusal, &mut self.progress, now);
+            self.history
+                .refused(refusal, &mut self.progress, now, &mut self.out);
         }
+    }
+
+    /// Reads a refusal of a request. Who we are is told once, where a request of ours is refused for
+    /// it; requests from before are made again, later ones are refused for good (G02-30).
+    fn refusal(&mut self, subscription: &str, text: &str) -> Refusal {
+        match Refusal::read(text) {
+            Refusal::AuthRequired if self.authenticate(subscription) => Refusal::AuthRequired,
+            Refusal::AuthRequired => Refusal::Policy,
+            refusal => refusal,
+        }
+    }
+
+    /// Says whether a request is worth repeating because our key is proved by now.
+    fn authenticate(&mut self, subscription: &str) -> bool {
+        let Some(number) = self.number_of(subscription) else {
+            return false;
+        };
+        if let Some(before) = self.authenticated {
+            return number <= before;
+        }
+        let Some(challenge) = self.challenge.clone() else {
+            return false;
+        };
+        self.authenticated = Some(self.names.0);
+        self.out.push(Output::Authenticate(challenge));
+        true
+    }
+
+    /// The number of one of our open requests.
+    fn number_of(&self, subscription: &str) -> Option<u64> {
+        let is_ours = self.live.knows(subscription) || self.history.has(subscription);
+        let number = subscription.strip_prefix('g').filter(|_| is_ours)?;
+        number.parse().ok()
     }
 
     fn notice(&mut self, text: &str, now: Now) {
@@ -253,7 +346,10 @@ impl Session {
                     self.out.push(Output::Save);
                 }
             }
-            Refusal::TooManyFilters | Refusal::Policy | Refusal::Unknown => {}
+            Refusal::TooManyFilters
+            | Refusal::AuthRequired
+            | Refusal::Policy
+            | Refusal::Unknown => {}
         }
     }
 
@@ -273,12 +369,12 @@ impl Session {
         self.history.has_work(&self.progress, now)
     }
 
-    /// Gives the turn for history, or takes it back once it is not wanted any more.
     /// Says whether a request for history is under way.
     pub(crate) fn is_asking(&self) -> bool {
         self.history.is_active()
     }
 
+    /// Gives the turn for history, or takes it back once it is not wanted any more.
     pub(crate) fn set_turn(&mut self, has_turn: bool, now: Now) {
         self.history.has_turn = has_turn;
         self.advance(now);
@@ -295,9 +391,13 @@ impl Session {
             &mut self.out,
         );
         if self.progress.is_full_due(now.unix) && !self.history.is_in_pass() {
-            self.progress.start_over();
+            if !self.progress.has_everything(now.unix) {
+                self.progress.start_over();
+            }
             self.history.begin_pass(&self.plan, &self.progress, now);
         }
+        self.live
+            .set_everything(self.progress.has_everything(now.unix));
         self.live
             .open(&mut self.names, &self.progress, now, &mut self.out);
         self.history.poll(self.live.polled(), &self.progress, now);
@@ -329,7 +429,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn status(&self) -> SessionStatus {
+    pub(crate) fn status(&self, now: u64) -> SessionStatus {
         SessionStatus {
             subscriptions: self.live.count() + usize::from(self.history.is_active()),
             budget: self.live.budget(),
@@ -338,6 +438,7 @@ impl Session {
             is_in_pass: self.history.is_in_pass(),
             has_failed: self.history.has_failed() || self.progress.is_degraded,
             by_nip77: self.history.uses_nip77(),
+            by_everything: self.progress.has_everything(now),
         }
     }
 }
@@ -355,6 +456,7 @@ pub(crate) struct SessionStatus {
     /// Since the pass began, or the last full one ended so.
     pub(crate) has_failed: bool,
     pub(crate) by_nip77: bool,
+    pub(crate) by_everything: bool,
 }
 
 /// Sends the end of a subscription.

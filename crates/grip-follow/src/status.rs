@@ -72,7 +72,8 @@ pub struct RelayStatus {
     /// The largest page of history seen.
     pub page: u64,
     pub is_reading_history: bool,
-    /// How history is read: `nip77` or `req`.
+    /// How history is read: `nip77`, `req`, or `everything` where all that the relay has is compared
+    /// at once.
     pub history_by: String,
     /// The last full reading of its history began then.
     pub full_at: Option<i64>,
@@ -101,9 +102,10 @@ pub(crate) struct Report {
 #[derive(Default)]
 pub(crate) struct Board {
     relays: Mutex<BTreeMap<RelayUrl, RelayStatus>>,
-    counts: [AtomicU64; 5],
+    counts: [AtomicU64; 6],
     /// Authors whose lists of relays were looked up with success, by relay.
     asked: Mutex<BTreeMap<RelayUrl, HashSet<Arc<str>>>>,
+    asked_changes: AtomicU64,
     pub(crate) dials: AtomicU64,
     pub(crate) dials_failed: AtomicU64,
 }
@@ -120,6 +122,8 @@ pub struct FollowTotals {
     /// Unreadable, forged, or not asked for.
     pub events_worthless_total: u64,
     pub events_failed_total: u64,
+    /// Not wanted, of relays that are asked for everything.
+    pub events_foreign_total: u64,
 }
 
 impl Board {
@@ -130,6 +134,7 @@ impl Board {
             Fate::Refused => 2,
             Fate::Worthless => 3,
             Fate::Failed => 4,
+            Fate::Foreign(_) => 5,
         };
         self.counts[at].fetch_add(1, Ordering::Relaxed);
     }
@@ -144,6 +149,7 @@ impl Board {
             events_refused_total: get(&self.counts[2]),
             events_worthless_total: get(&self.counts[3]),
             events_failed_total: get(&self.counts[4]),
+            events_foreign_total: get(&self.counts[5]),
         }
     }
 
@@ -163,8 +169,14 @@ impl Board {
         let is_new = asked.get(relay) != Some(&authors);
         if is_new {
             asked.insert(relay.clone(), authors);
+            self.asked_changes.fetch_add(1, Ordering::Relaxed);
         }
         is_new
+    }
+
+    /// Another number whenever other lists were looked up.
+    pub(crate) fn asked_revision(&self) -> u64 {
+        self.asked_changes.load(Ordering::Relaxed)
     }
 
     /// Authors whose lists were looked up anywhere.
@@ -205,7 +217,15 @@ fn status(relay: &RelayUrl, memory: &Memory, report: &Report, now: u64) -> Relay
         filters: session.filters,
         page: session.page,
         is_reading_history: session.is_in_pass,
-        history_by: if session.by_nip77 { "nip77" } else { "req" }.to_owned(),
+        history_by: match session {
+            SessionStatus {
+                by_everything: true,
+                ..
+            } => "everything",
+            SessionStatus { by_nip77: true, .. } => "nip77",
+            _ => "req",
+        }
+        .to_owned(),
         full_at: progress.full_at().map(millis),
         events_received: report.received,
         events_taken: report.taken,

@@ -15,10 +15,12 @@ use crate::{
 
 /// Held announcements that one relay is asked about.
 const MAX_HELD_OF_ONE: usize = 1_000;
+/// Maintainers and participants of one repository whose requests to vanish are looked for.
+const MAX_KNOWN: usize = 500;
 /// Relays of one repository, in the order of its announcements.
 const MAX_RELAYS_OF_ONE: usize = 8;
 /// The weight of one owner, for all relays they name together.
-const VOICE: u64 = 1 << 20;
+pub(crate) const VOICE: u64 = 1 << 20;
 
 /// Issues, patches and pull requests of one repository, and the answers to them.
 #[derive(Clone, Debug, Default)]
@@ -175,7 +177,8 @@ impl Target {
     }
 }
 
-fn relays(repository: &FollowedRepository, rules: &Rules<'_>) -> BTreeSet<RelayUrl> {
+/// The relays of a repository that may be followed.
+pub(crate) fn relays(repository: &FollowedRepository, rules: &Rules<'_>) -> BTreeSet<RelayUrl> {
     let parsed = repository.relays.iter();
     let parsed = parsed.filter_map(|text| RelayUrl::parse(text).ok());
     let allowed = parsed.filter(|url| (rules.may_follow)(url));
@@ -211,6 +214,12 @@ fn wanted(
         }
     }
     let threads = threads(repository);
+    let known = repository.members.iter();
+    let known = known.chain(threads.participants.iter().map(|taken| &taken.author));
+    let known: BTreeSet<&PublicKey> = known.take(MAX_KNOWN).collect();
+    for author in known {
+        values.push((Class::Vanish, author.to_hex().into()));
+    }
     for id in threads.roots {
         let id: Arc<str> = id.to_hex().into();
         for class in [Class::Event, Class::RootEvent, Class::Quote] {
@@ -249,6 +258,8 @@ mod tests {
             is_served,
             members: vec![owner],
             relays: relays.iter().map(|relay| (*relay).to_owned()).collect(),
+            clones: Vec::new(),
+            state: None,
         }
     }
 
@@ -308,6 +319,7 @@ mod tests {
                 Class::States,
                 Class::Address,
                 Class::Event,
+                Class::Vanish,
                 Class::RootEvent,
                 Class::RootAddress,
                 Class::Quote
@@ -364,6 +376,28 @@ mod tests {
             plans.keys().map(RelayUrl::as_str).collect::<Vec<_>>(),
             ["wss://honest.example"]
         );
+    }
+
+    /// The voice of an owner is one, however many relays they name.
+    #[test]
+    fn an_owner_who_names_many_relays_pushes_out_nobody() {
+        let spammer = Keys::generate().public_key();
+        let mut all: Vec<FollowedRepository> = (0..50)
+            .map(|n| {
+                let urls: Vec<String> = (0..8).map(|m| format!("wss://s{n}-{m}.example")).collect();
+                let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+                repository(spammer, &format!("s{n}"), true, &urls)
+            })
+            .collect();
+        let honest = ["wss://a.example", "wss://b.example"];
+        for url in honest {
+            all.push(repository(Keys::generate().public_key(), "y", true, &[url]));
+        }
+        let plans = plans(&all, &[], 4);
+        assert_eq!(plans.len(), 4);
+        for url in honest {
+            assert!(plans.contains_key(&RelayUrl::parse(url).unwrap()), "{url}");
+        }
     }
 
     #[test]

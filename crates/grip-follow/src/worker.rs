@@ -1,23 +1,28 @@
 //! The worker of one relay: dials when it may, follows while it can, remembers how it went.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::SystemTime,
+};
 
 use grip_nostr::Timestamp;
 use grip_tasks::TaskGroup;
 use grip_types::{EventSource, Origin};
+use nostr::prelude::Keys;
 use tokio::{
     sync::{Notify, Semaphore, watch},
     time::{Instant, sleep},
 };
 
 use crate::{
-    Options, PrivatePeers, RelayUrl,
+    Options, PrivatePeers, RelayUrl, RemoteRefs,
     connection::{Connection, Ending},
     dial::Dialler,
     health::Loss,
     intake::Intake,
     memory::{Memories, Memory},
     plan::Plan,
+    replication::Replication,
     session::{Now, Session, SessionStatus},
     status::{Board, Report},
 };
@@ -31,6 +36,10 @@ pub(crate) struct Shared {
     pub(crate) intake: Arc<Intake>,
     pub(crate) memories: Memories,
     pub(crate) board: Board,
+    pub(crate) replication: Arc<Replication>,
+    pub(crate) remote_refs: Arc<dyn RemoteRefs>,
+    /// The key of this service.
+    pub(crate) keys: Keys,
     /// Turns for reading history.
     pub(crate) turns: Arc<Semaphore>,
     /// Something was taken: there may be more to follow.
@@ -63,6 +72,7 @@ impl Worker {
         worker.follow(&mut plans).await;
         worker.save().await;
         worker.shared.board.remove(&worker.relay);
+        worker.shared.replication.forget_relay(&worker.relay);
     }
 
     async fn follow(&mut self, plans: &mut watch::Receiver<Arc<Plan>>) {
@@ -150,6 +160,7 @@ impl Worker {
             session,
             source,
             plans,
+            judged: Vec::new(),
         };
         let ending = connection.run().await;
         match ending {
@@ -198,4 +209,10 @@ async fn gone(plans: &mut watch::Receiver<Arc<Plan>>) -> bool {
 /// Seconds since 1970.
 pub(crate) fn unix() -> u64 {
     Timestamp::now().as_secs()
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

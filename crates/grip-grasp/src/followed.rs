@@ -2,17 +2,21 @@
 
 use std::{error::Error, pin::Pin};
 
-use grip_nostr::{EventId, Filter, FollowedRepositories, FollowedRepository, PublicKey, RepoAddr};
+use grip_nostr::{
+    Announcement, EventId, Filter, FollowedRepositories, FollowedRepository, FollowedState,
+    PublicKey, RepoAddr, State,
+};
 use grip_purgatory::CompactEvent;
 
 use crate::{
     Grasp, RepositoryStatus,
-    admission::{Announcements, View, ViewError},
+    admission::{Announcements, View, ViewError, effective_state},
     grasp::Core,
+    release::served_states,
 };
 
-/// Relays of one repository that are handed out.
-const MAX_RELAYS: usize = 32;
+/// Relays of one repository that are handed out, and clone URLs.
+const MAX_SERVERS: usize = 32;
 
 impl FollowedRepositories for Grasp {
     fn followed(&self) -> Result<Vec<FollowedRepository>, Box<dyn Error + Send + Sync>> {
@@ -26,6 +30,19 @@ impl FollowedRepositories for Grasp {
                 core.add_followed(repositories, view, &mut followed)?;
             }
             Ok(followed)
+        };
+        Ok(core.look(look)?)
+    }
+
+    fn state(&self, repo: &RepoAddr) -> Result<Option<State>, Box<dyn Error + Send + Sync>> {
+        let core = &self.core;
+        if core.hosted.status(repo) != Some(RepositoryStatus::Served) {
+            return Ok(None);
+        }
+        let look = |view: &dyn View| {
+            let announcements = Announcements::load(&repo.identifier, view, &core.policy.load())?;
+            let states = served_states(&repo.identifier, view)?;
+            Ok(effective_state(&announcements.set_of(&repo.owner), &states).cloned())
         };
         Ok(core.look(look)?)
     }
@@ -62,6 +79,12 @@ impl Core {
         };
         let policy = self.policy.load();
         let announcements = Announcements::load(&first.identifier, view, &policy)?;
+        let is_served = |status: &RepositoryStatus| *status == RepositoryStatus::Served;
+        let states = if repositories.iter().any(|(_, status)| is_served(status)) {
+            served_states(&first.identifier, view)?
+        } else {
+            Vec::new()
+        };
         for (addr, status) in repositories {
             let set = announcements.set_of(&addr.owner);
             let others = set.iter().filter(|key| **key != addr.owner);
@@ -69,14 +92,21 @@ impl Core {
                 .chain(others)
                 .copied()
                 .collect();
-            let relays = members
-                .iter()
-                .filter_map(|key| announcements.of(key))
-                .flat_map(|(announcement, _)| announcement.relays.iter().cloned());
+            let listed = |servers: fn(&Announcement) -> &Vec<String>| -> Vec<String> {
+                let of_members = members.iter().filter_map(|key| announcements.of(key));
+                let servers = of_members.flat_map(|(announcement, _)| servers(announcement));
+                servers.take(MAX_SERVERS).cloned().collect()
+            };
+            let state = effective_state(&set, &states).filter(|_| is_served(status));
             followed.push(FollowedRepository {
-                relays: relays.take(MAX_RELAYS).collect(),
+                relays: listed(|announcement| &announcement.relays),
+                clones: listed(|announcement| &announcement.clone),
+                state: state.map(|state| FollowedState {
+                    id: state.event.id,
+                    created_at: state.event.created_at,
+                }),
                 members,
-                is_served: *status == RepositoryStatus::Served,
+                is_served: is_served(status),
                 addr: addr.clone(),
             });
         }

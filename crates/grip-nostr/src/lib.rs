@@ -22,8 +22,8 @@ pub use proofs::{relay_proof, repository_proof, repository_root};
 pub use pull_request::{InvalidPullRequest, PullRequest};
 pub use relation::{Address, References, address_of, references};
 pub use served::{
-    EventsFuture, EventsResult, FollowedRepositories, FollowedRepository, RepositoryEvents,
-    ServedEvents, ServedRepositories,
+    EventsFuture, EventsResult, FollowedRepositories, FollowedRepository, FollowedState,
+    RepositoryEvents, ServedEvents, ServedRepositories,
 };
 pub use state::{InvalidState, State};
 pub use tags::{expiration, first_value, values};

@@ -2,7 +2,7 @@
 
 use std::{error::Error, pin::Pin};
 
-use crate::{Event, EventId, Filter, PublicKey, RepoAddr};
+use crate::{Event, EventId, Filter, PublicKey, RepoAddr, State, Timestamp};
 
 /// The repositories that a node serves.
 pub trait ServedRepositories: Send + Sync + 'static {
@@ -38,6 +38,9 @@ pub trait FollowedRepositories: Send + Sync + 'static {
     /// All of them. Blocks.
     fn followed(&self) -> Result<Vec<FollowedRepository>, Box<dyn Error + Send + Sync>>;
 
+    /// The state that speaks for a served repository. Blocks.
+    fn state(&self, repo: &RepoAddr) -> Result<Option<State>, Box<dyn Error + Send + Sync>>;
+
     /// Time and id of the held events that match. Blocks for a moment.
     fn held(&self, filter: &Filter) -> Vec<(u64, [u8; 32])>;
 
@@ -59,4 +62,15 @@ pub struct FollowedRepository {
     pub members: Vec<PublicKey>,
     /// As the newest announcements of its maintainers write them, the owner's first.
     pub relays: Vec<String>,
+    /// The clone URLs of these announcements, in the same order.
+    pub clones: Vec<String>,
+    /// The state that speaks for it, where one is served.
+    pub state: Option<FollowedState>,
+}
+
+/// The state that speaks for a repository, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowedState {
+    pub id: EventId,
+    pub created_at: Timestamp,
 }

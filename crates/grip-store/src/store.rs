@@ -159,6 +159,12 @@ impl EventStore {
         Ok(())
     }
 
+    /// Stands for what is stored: another number after every write.
+    pub fn revision(&self) -> u64 {
+        let Opened { env, .. } = self.current();
+        widen(env.info().last_txn_id)
+    }
+
     pub fn stats(&self) -> Result<Stats, StoreError> {
         let Opened { env, tables } = self.current();
         let txn = env.read_txn()?;

@@ -33,6 +33,7 @@ use crate::{
 
 mod exchange;
 mod free_space;
+mod listing;
 mod negotiation;
 mod protocol_v0;
 mod request;

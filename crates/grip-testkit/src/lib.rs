@@ -39,4 +39,4 @@ pub use python_relay::PythonRelay;
 pub use redis::RedisServer;
 pub use relay::{Answer, RelayClient};
 pub use remote::RemoteHost;
-pub use wait::{DEADLINE, until, until_ok, until_true, within};
+pub use wait::{DEADLINE, until, until_ok, until_true, while_advancing, within};

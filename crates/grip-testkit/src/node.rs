@@ -4,6 +4,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -17,6 +18,9 @@ use crate::{
     relay::RelayClient,
     wait::{until, until_true},
 };
+
+/// The unit of times in `/proc`, the same on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A running node that is killed when dropped.
 #[derive(Debug)]
@@ -142,6 +146,24 @@ impl Node {
     /// Memory that is the process's own and not mapped files, in bytes.
     pub fn anonymous_rss_bytes(&self) -> Result<u64> {
         self.status_field("RssAnon:")
+    }
+
+    /// The share of a core that the node uses over some time in which nothing is asked of it.
+    pub async fn core_used(&self, over: Duration) -> Result<f64> {
+        let (used, began) = (self.cpu_ticks()?, Instant::now());
+        tokio::time::sleep(over).await;
+        let seconds = (self.cpu_ticks()? - used) as f64 / TICKS_PER_SECOND;
+        Ok(seconds / began.elapsed().as_secs_f64())
+    }
+
+    fn cpu_ticks(&self) -> Result<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?))?;
+        // What stands in brackets is the name, which may have spaces.
+        let (_, fields) = stat.rsplit_once(')').context("no name")?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+        let (user, system) = ticks(11).zip(ticks(12)).context("no times")?;
+        Ok(user + system)
     }
 
     fn status_field(&self, name: &str) -> Result<u64> {

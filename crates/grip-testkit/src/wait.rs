@@ -2,10 +2,10 @@
 
 use std::{
     future::{Future, ready},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// How long anything may take before a test gives up: generous, because machines are shared.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -33,6 +33,24 @@ where
 /// Looks until `is_so` holds.
 pub async fn until_true(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     until(what, || ready(is_so().then_some(()))).await
+}
+
+/// Waits for something long, as long as it advances: `look` says how far it is, or nothing once it
+/// has ended.
+pub async fn while_advancing(
+    what: &str,
+    stalled: Duration,
+    mut look: impl AsyncFnMut() -> Result<Option<u64>>,
+) -> Result<()> {
+    let (mut last, mut since) = (None, Instant::now());
+    while let Some(now) = look().await? {
+        if last != Some(now) {
+            (last, since) = (Some(now), Instant::now());
+        }
+        ensure!(since.elapsed() < stalled, "{what} is stuck at {now}");
+        tokio::time::sleep(10 * STEP).await;
+    }
+    Ok(())
 }
 
 /// [`until`] for probes that may fail: they are repeated, and the last error is reported.

@@ -54,8 +54,9 @@ pub use self::{
     server::{serve, serve_to_the_end},
     settings::{NodeInfo, Private, Timeouts, WebLimits, WebSettings},
     sync::{
-        Backend, Breaker, FollowTotals, HostBudget, RelayHealth, RelayStatus, SyncHandle,
-        SyncReport, SyncTotals, UrlAttempt,
+        Backend, Breaker, FollowTotals, HostBudget, RelayHealth, RelayStatus, ReplicaKind,
+        ReplicaReport, ReplicaStatus, ReplicationTotals, SyncHandle, SyncReport, SyncTotals,
+        UrlAttempt,
     },
     watch::Watch,
 };

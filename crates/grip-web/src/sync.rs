@@ -2,9 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
-pub use grip_follow::{FollowTotals, RelayHealth, RelayStatus};
+pub use grip_follow::{
+    FollowTotals, RelayHealth, RelayStatus, ReplicaKind, ReplicaReport, ReplicaStatus,
+    ReplicationTotals,
+};
 pub use grip_grasp::UrlAttempt;
 use grip_limits::{BackendStatus, BreakerState, ClosedReason, HostStatus};
+use grip_nostr::RepoAddr;
 use grip_types::{Domain, Identifier};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +34,12 @@ pub trait SyncReport: Send + Sync + 'static {
 
     /// What came from them since the start.
     fn followed(&self) -> FollowTotals;
+
+    /// Which listed servers have the effective state of a repository; bounded by the follower.
+    fn replicas(&self, addr: &RepoAddr) -> Vec<ReplicaReport>;
+
+    /// The same of all repositories, in numbers.
+    fn replication(&self) -> ReplicationTotals;
 }
 
 /// Counts since the start.
@@ -211,6 +221,10 @@ impl SyncHandle {
                 .then_with(|| a.domain.cmp(&b.domain))
         });
         hosts
+    }
+
+    pub(crate) fn replicas(&self, addr: &RepoAddr) -> Vec<ReplicaReport> {
+        self.get().map(|r| r.replicas(addr)).unwrap_or_default()
     }
 
     /// The relays that need attention first: those that are not healthy.

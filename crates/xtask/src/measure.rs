@@ -17,6 +17,8 @@ pub(crate) enum Campaign {
     Burst,
     /// 1,000 kills at random moments
     Crash,
+    /// 50,000 events of 2,000 repositories followed on 50 relays, read twice; 50 pushes
+    Follow,
     /// Honest clients beside every kind of attacker, from 1 and from 50 addresses
     Hostile,
     /// A repository of 1 GiB pushed and cloned
@@ -78,6 +80,12 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             "GRIPFAST_BURST_RUNS=200",
         ),
         Campaign::Crash => (NODE, "random_kills", 2, "GRIPFAST_CRASH_KILLS=250"),
+        Campaign::Follow => {
+            let settings = "GRIPFAST_FOLLOW_REPOSITORIES=2000 GRIPFAST_FOLLOW_EVENTS=50000 \
+                            GRIPFAST_FOLLOW_RELAYS=50 GRIPFAST_FOLLOW_IDLE_SECONDS=120 \
+                            GRIPFAST_FOLLOW_PUSHES=50";
+            (PLAIN, "follow::many::", 1, settings)
+        }
         Campaign::Hostile => (NODE, "hostile::campaign::", 1, "GRIPFAST_HOSTILE_ROUNDS=25"),
         Campaign::Memory => (NODE, "memory::", 2, "GRIPFAST_MEMORY_MIB=1024"),
         Campaign::Queue => {

@@ -13,6 +13,7 @@ fn refused(rules: &Rules, address: &str) -> Option<Special> {
     rules.refuse(&host, address.parse().unwrap())
 }
 
+/// G02-53
 #[test]
 fn every_special_ipv4_block_is_refused_from_its_first_to_its_last_address() {
     for (first, last, special) in [
@@ -52,6 +53,7 @@ fn the_neighbours_of_special_blocks_are_public() {
     }
 }
 
+/// G02-53
 #[test]
 fn special_ipv6_addresses_are_refused() {
     for (address, special) in [
@@ -91,6 +93,7 @@ fn metadata_addresses_of_clouds_are_refused() {
     }
 }
 
+/// G02-53
 #[test]
 fn an_ipv4_address_inside_an_ipv6_address_decides() {
     for (address, special) in [
@@ -113,6 +116,7 @@ fn an_ipv4_address_inside_an_ipv6_address_decides() {
     }
 }
 
+/// G02-55
 #[test]
 fn an_operator_may_allow_all_but_what_is_no_host() {
     let addresses = "

@@ -7,6 +7,7 @@ use super::{
     support::{SHORT, Setup, client, get, in_full},
 };
 
+/// G02-54
 #[tokio::test]
 async fn neither_credentials_nor_traces_are_sent_on_any_hop() {
     let end = Host::on(OTHER_PUBLIC, |_| fine("ok")).await;

@@ -57,6 +57,7 @@ async fn a_connection_serves_one_request_where_networks_are_counted() {
     assert_eq!((host.connections(), client.names.asked().len()), (3, 3));
 }
 
+/// G02-54: no second resolution between the check and the connection.
 #[tokio::test]
 async fn the_address_that_was_counted_is_the_one_that_is_asked() {
     let (inside, outside) = Host::pair(|_| fine("inside"), |_| fine("outside")).await;

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{EgressError, Forbidden};
 
+/// G02-55
 #[tokio::test]
 async fn a_named_host_is_reached_inside_and_no_other_is() {
     let inside = Host::on(PRIVATE, |_| fine("api")).await;

@@ -40,6 +40,8 @@ fn scene() -> (Participants, [PublicKey; 3], EventId) {
         is_served: true,
         members: vec![owner],
         relays: Vec::new(),
+        clones: Vec::new(),
+        state: None,
     });
     (participants, [author, other, owner], root)
 }
@@ -95,6 +97,7 @@ fn g03_9_a_trap_is_left_out_and_the_rest_of_the_list_stays() {
     assert_eq!(read.write, [url("wss://a.example/inbox")]);
 }
 
+/// G03-6: lists are looked up at the index, by at most a hundred authors a filter.
 #[test]
 fn g03_2_write_relays_are_asked_for_what_tags_the_issue_and_read_relays_of_its_author_too() {
     let (participants, [author, other, owner], root) = scene();
@@ -215,4 +218,76 @@ fn a_crowd_in_one_repository_leaves_room_for_the_people_of_others() {
     participants.add_threads(&spammer, &crowd(60_000, 1));
     participants.add_threads(&honest, &crowd(3, 2));
     assert_eq!(participants.parts.len(), MAX_BY_ONE + 3);
+}
+
+#[test]
+fn a_crowd_with_relays_of_its_own_leaves_the_places_of_others() {
+    let mut participants = Participants::default();
+    let root = EventId::from_byte_array([7; 32]);
+    let [spammer, honest] = [(); 2].map(|()| Keys::generate().public_key());
+    let crowd: Vec<PublicKey> = (0..400_u16)
+        .map(|n| {
+            let mut key = [1; 32];
+            key[..2].copy_from_slice(&n.to_be_bytes());
+            PublicKey::from_byte_array(key)
+        })
+        .collect();
+    let author = Keys::generate().public_key();
+    for (owner, authors) in [(spammer, &crowd[..]), (honest, &[author])] {
+        let participants_of = |author: &PublicKey| TakenPart {
+            author: *author,
+            root,
+            is_its_author: false,
+        };
+        let threads = Threads {
+            participants: authors.iter().map(participants_of).collect(),
+            ..Threads::default()
+        };
+        participants.add_threads(&owner, &threads);
+    }
+    assert!(participants.has_room(&honest));
+    // Ten of the crowd name each of forty relays; one person names one.
+    let list_of = |key: &PublicKey| {
+        let name = if *key == author {
+            "wss://honest.example".to_owned()
+        } else {
+            format!("wss://crowd{}.example", key.to_bytes()[1] % 40)
+        };
+        Some(list(&[&["r", &name]]))
+    };
+    let options = PlusOptions::default();
+    let wishes = wishes(&participants, &options, &[], list_of, &HashSet::new());
+    assert_eq!(wishes.len(), MAX_RELAYS);
+    assert_eq!(wishes[0].0.as_str(), "wss://honest.example");
+    participants.add_threads(&spammer, &{
+        let more = (0..600_u16).map(|n| {
+            let mut key = [2; 32];
+            key[..2].copy_from_slice(&n.to_be_bytes());
+            TakenPart {
+                author: PublicKey::from_byte_array(key),
+                root,
+                is_its_author: false,
+            }
+        });
+        Threads {
+            participants: more.collect(),
+            ..Threads::default()
+        }
+    });
+    assert!(!participants.has_room(&spammer) && participants.has_room(&honest));
+}
+
+#[test]
+fn g03_12_a_newer_list_replaces_the_relays_of_the_older() {
+    let (participants, ..) = scene();
+    let named = |by: &str| {
+        let url = format!("wss://{by}.example");
+        let list_of = |_: &PublicKey| Some(list(&[&["r", &url]]));
+        let options = PlusOptions::default();
+        wishes(&participants, &options, &[], list_of, &HashSet::new())
+    };
+    let [older, newer] = ["older", "newer"].map(named);
+    assert!(classes(&older, "wss://older.example").is_some());
+    assert!(classes(&newer, "wss://newer.example").is_some());
+    assert_eq!(classes(&newer, "wss://older.example"), None);
 }

@@ -1,6 +1,7 @@
 //! History: a queue of requests, one at a time, by NIP-77 where the relay knows it and by pages of
 //! REQ where not (G02-19 … G02-28).
 
+mod everything;
 mod job;
 mod missing;
 mod request;
@@ -19,11 +20,15 @@ use self::{
     missing::Missing,
     request::{Phase, Request},
 };
-use super::{Fate, Names, Now, Output, Progress, close, live::Wanted};
+use super::{
+    Fate, Names, Now, Output, Progress, RemoteLimits, close,
+    everything::{FAILED, UNSUITABLE},
+    live::Wanted,
+};
 use crate::{
     message,
     pause::POLITE,
-    plan::{self, Plan},
+    plan::{self, Class, Plan},
     refusal::Refusal,
 };
 
@@ -62,6 +67,12 @@ pub(super) struct History {
     /// The largest page seen on this connection, and what the relay says of its pages.
     page: u64,
     default_limit: Option<u64>,
+    /// Almost all that the relay has may be wanted: it is a GRASP server.
+    is_grasp: bool,
+    /// Events that were here when everything was compared.
+    compared: usize,
+    /// That was done in this pass.
+    has_compared_all: bool,
     next_id: u64,
     spacing: Duration,
     not_before: Option<Instant>,
@@ -114,7 +125,7 @@ struct Nip77 {
 }
 
 impl History {
-    pub(super) fn new(uses_nip77: bool, default_limit: Option<u64>) -> Self {
+    pub(super) fn new(uses_nip77: bool, limits: RemoteLimits) -> Self {
         Self {
             queue: VecDeque::new(),
             active: None,
@@ -131,7 +142,10 @@ impl History {
                 not_before: None,
             },
             page: 0,
-            default_limit,
+            default_limit: limits.default_limit,
+            is_grasp: limits.is_grasp,
+            compared: 0,
+            has_compared_all: false,
             next_id: 0,
             spacing: SPACING,
             not_before: None,
@@ -143,6 +157,20 @@ impl History {
     pub(super) fn begin_pass(&mut self, plan: &Plan, progress: &Progress, now: Now) {
         self.queue.clear();
         self.has_failed = false;
+        if self.nip77.is_known && progress.has_everything(now.unix) {
+            for (class, values) in &plan.values {
+                let new = values.iter();
+                let new = new.filter(|value| !progress.is_covered(*class, value));
+                let new: Vec<Arc<str>> = new.cloned().collect();
+                self.queue.extend(Job::of_values(*class, &new, None));
+            }
+            self.queue.push_back(Job::everything());
+            self.pass = Some(Pass {
+                is_full: true,
+                ..Pass::partial(now)
+            });
+            return;
+        }
         let mut is_full = true;
         for (class, values) in &plan.values {
             let since = |value: &Arc<str>| progress.since(*class, value, now.unix);
@@ -183,8 +211,7 @@ impl History {
             let new: Vec<Arc<str>> = new.into_iter().collect();
             self.queue.extend(Job::of_values(*class, &new, None));
         }
-        let is_history = |job: &Job| !matches!(job.work, Work::Poll { .. });
-        if self.pass.is_none() && self.queue.iter().any(is_history) {
+        if self.pass.is_none() && self.queue.iter().any(Job::is_history) {
             self.pass = Some(Pass::partial(now));
         }
     }
@@ -222,6 +249,11 @@ impl History {
         self.nip77.is_known = false;
     }
 
+    /// Says whether a request of this name is under way, of whatever kind.
+    pub(super) fn has(&self, subscription: &str) -> bool {
+        self.knows(subscription) || self.is_reconciling(Some(subscription))
+    }
+
     pub(super) fn knows(&self, subscription: &str) -> bool {
         let active = self.active.as_ref();
         active.is_some_and(|request| request.is_open_as(subscription))
@@ -235,7 +267,11 @@ impl History {
     }
 
     fn next(&self, progress: &Progress, now: Now) -> Option<usize> {
-        let may = |job: &Job| progress.refused(job.class, now.unix).is_none();
+        let may_reconcile = self.may_reconcile(now);
+        let may = |job: &Job| {
+            let can_start = !job.is_everything() || may_reconcile;
+            can_start && progress.refused(job.class, now.unix).is_none()
+        };
         self.queue.iter().position(may)
     }
 
@@ -258,10 +294,10 @@ impl History {
             let known = std::mem::take(&mut self.polls);
             let mut known: HashMap<String, Poll> = known
                 .into_iter()
-                .map(|poll| (plan::digest(&poll.wanted.filter), poll))
+                .map(|poll| (plan::digest(&poll.wanted.filter()), poll))
                 .collect();
             let poll = |wanted: &Wanted| {
-                let known = known.remove(&plan::digest(&wanted.filter));
+                let known = known.remove(&plan::digest(&wanted.filter()));
                 known.unwrap_or_else(|| Poll::new(wanted.clone(), every, now))
             };
             self.polls = wanted.iter().map(poll).collect();
@@ -308,7 +344,7 @@ impl History {
         };
         self.not_before = Some(now.at + self.spacing);
         // What was refused for a day is read in a pass of its own.
-        if self.pass.is_none() && !matches!(job.work, Work::Poll { .. }) {
+        if self.pass.is_none() && job.is_history() {
             self.pass = Some(Pass::partial(now));
         }
         self.start(job, names, progress, now, out);
@@ -324,9 +360,18 @@ impl History {
     ) {
         self.next_id += 1;
         let mut request = Request::new(self.next_id, names.next(), job, now);
-        let nip77 = &self.nip77;
-        let may_reconcile = nip77.is_known && nip77.not_before.is_none_or(|at| at <= now.at);
-        if request.job.may_reconcile() && may_reconcile {
+        let may_reconcile = self.may_reconcile(now);
+        let compared = match &request.job.work {
+            Work::Check { items } if may_reconcile => Some(items.clone()),
+            _ => None,
+        };
+        if request.job.is_everything() {
+            out.push(Output::LoadEverything);
+        } else if let Some(text) =
+            compared.and_then(|items| request.reconcile_with(Some(items), now))
+        {
+            out.push(Output::Send(text));
+        } else if request.job.may_reconcile() && may_reconcile {
             out.push(Output::LoadSet(request.job.filter.clone()));
         } else {
             let text = request.begin(progress.cursor(&request.job.digest));
@@ -338,7 +383,8 @@ impl History {
     /// Hears the set to compare with.
     pub(super) fn set_loaded(
         &mut self,
-        items: Option<Vec<Item>>,
+        mut items: Option<Vec<Item>>,
+        progress: &mut Progress,
         names: &mut Names,
         now: Now,
         out: &mut Vec<Output>,
@@ -349,8 +395,19 @@ impl History {
         if !matches!(request.phase, Phase::Loading) {
             return;
         }
+        if request.job.is_everything() {
+            let Some(ours) = items else {
+                return self.abandon_everything(UNSUITABLE, progress, now, out);
+            };
+            self.compared = ours.len();
+            let everything = progress.everything.get_or_insert_default();
+            items = Some(everything.expected(ours));
+        }
         match request.reconcile_with(items, now) {
             Some(text) => out.push(Output::Send(text)),
+            None if self.is_comparing_all() => {
+                self.abandon_everything(UNSUITABLE, progress, now, out);
+            }
             None => self.page_instead(names, now, out),
         }
     }
@@ -360,6 +417,7 @@ impl History {
         &mut self,
         subscription: &str,
         message: &[u8],
+        progress: &mut Progress,
         names: &mut Names,
         now: Now,
         out: &mut Vec<Output>,
@@ -372,13 +430,23 @@ impl History {
         }
         match request.reconciled(message, now) {
             request::Round::Next(text) => out.push(Output::Send(text)),
-            request::Round::Done(ids) => {
+            request::Round::Done { needed, lacking } => {
                 out.push(Output::Send(message::neg_close(subscription)));
                 self.nip77.failures = 0;
-                self.fetch(ids, names, now, out);
+                if request.job.is_check() {
+                    return self.checked(lacking, out);
+                }
+                if request.job.is_everything() {
+                    return self.compared_all(needed, lacking, progress, names, now, out);
+                }
+                request.report_lacking(lacking, out);
+                self.fetch(needed, names, now, out);
             }
             request::Round::Broken => {
                 out.push(Output::Send(message::neg_close(subscription)));
+                if request.job.is_everything() {
+                    return self.abandon_everything(UNSUITABLE, progress, now, out);
+                }
                 self.nip77_failed(now);
                 self.page_instead(names, now, out);
             }
@@ -390,12 +458,20 @@ impl History {
         &mut self,
         subscription: &str,
         refusal: Refusal,
+        progress: &mut Progress,
         names: &mut Names,
         now: Now,
         out: &mut Vec<Output>,
     ) {
         if !self.is_reconciling(Some(subscription)) {
             return;
+        }
+        if refusal == Refusal::AuthRequired {
+            let request = self.active.take();
+            return self.queue.extend(request.map(Request::into_job));
+        }
+        if self.is_comparing_all() {
+            return self.abandon_everything(UNSUITABLE, progress, now, out);
         }
         if refusal == Refusal::Policy {
             self.nip77.is_known = false;
@@ -411,6 +487,11 @@ impl History {
             self.nip77.is_known = false;
             self.page_instead(names, now, out);
         }
+    }
+
+    fn may_reconcile(&self, now: Now) -> bool {
+        let nip77 = &self.nip77;
+        nip77.is_known && nip77.not_before.is_none_or(|at| at <= now.at)
     }
 
     fn is_reconciling(&self, subscription: Option<&str>) -> bool {
@@ -500,6 +581,7 @@ impl History {
         if !unknown.is_empty() {
             progress.look_again(now.unix);
         }
+        self.note_foreign(fates, progress, now, out);
         let Some(request) = self.active.as_mut() else {
             return;
         };
@@ -521,13 +603,19 @@ impl History {
         if request.has_failed {
             return self.failed(request.into_job(), progress, now);
         }
+        if let (true, Phase::Ids { asked, .. }) = (request.job.is_check(), &request.phase) {
+            let lacking = asked.iter().copied().collect();
+            self.active = Some(request);
+            return self.checked(lacking, out);
+        }
         if !request.undecided.is_empty() {
             self.has_failed = true;
             self.retry(&request.undecided, 1, now);
         }
         match &request.job.work {
-            Work::Fetch { .. } => self.fetched(request, now),
+            Work::Fetch { .. } => self.fetched(request, progress, now, out),
             Work::History { .. } | Work::Poll { .. } => self.paged(request, progress, now),
+            Work::Check { .. } | Work::Everything => {}
         }
         out.push(Output::Save);
     }
@@ -563,7 +651,13 @@ impl History {
         }
     }
 
-    fn fetched(&mut self, request: Request, now: Now) {
+    fn fetched(
+        &mut self,
+        request: Request,
+        progress: &mut Progress,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
         let Work::Fetch {
             left,
             origin,
@@ -580,6 +674,9 @@ impl History {
             && came * 10 <= wanted
             && let Some(origin) = origin
         {
+            if origin.is_everything() {
+                return self.abandon_everything(FAILED, progress, now, out);
+            }
             // It names events that it does not give: ask for what was meant (G02-24).
             return self.queue.push_front(origin.without_nip77());
         }
@@ -629,18 +726,30 @@ impl History {
     fn put_back(&mut self, job: Job, now: Now) {
         self.end_poll(&job, false, now);
         match job.work {
-            Work::Poll { .. } => {}
-            Work::History { .. } | Work::Fetch { .. } => self.queue.push_back(job),
+            // Both are asked for again when they are due.
+            Work::Poll { .. } | Work::Check { .. } => {}
+            Work::History { .. } | Work::Fetch { .. } | Work::Everything => {
+                self.queue.push_back(job);
+            }
         }
     }
 
     /// Hears that the relay closed the request under way.
-    pub(super) fn refused(&mut self, refusal: Refusal, progress: &mut Progress, now: Now) {
+    pub(super) fn refused(
+        &mut self,
+        refusal: Refusal,
+        progress: &mut Progress,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
         let Some(request) = self.active.take() else {
             return;
         };
+        if request.job.class == Class::Everything && refusal == Refusal::Policy {
+            return self.leave_everything(UNSUITABLE, progress, now, out);
+        }
         match refusal {
-            Refusal::RateLimited | Refusal::TooManyQueries => {
+            Refusal::RateLimited | Refusal::TooManyQueries | Refusal::AuthRequired => {
                 self.put_back(request.into_job(), now);
             }
             Refusal::Policy | Refusal::TooManyFilters => {
@@ -662,6 +771,9 @@ impl History {
         now: Now,
         out: &mut Vec<Output>,
     ) {
+        if !self.nip77.is_known && self.queue.iter().any(Job::is_everything) {
+            self.leave_everything(FAILED, progress, now, out);
+        }
         let Some(request) = self.active.as_mut() else {
             return;
         };
@@ -673,6 +785,9 @@ impl History {
         }
         if matches!(request.phase, Phase::Reconciling(_)) {
             out.push(Output::Send(message::neg_close(&request.name)));
+            if request.job.is_everything() {
+                return self.abandon_everything(FAILED, progress, now, out);
+            }
             self.nip77_failed(now);
             return self.page_instead(names, now, out);
         }
@@ -692,10 +807,8 @@ impl History {
         out: &mut Vec<Output>,
     ) {
         // What the relay refuses by policy is not waited for; it stays queued for its probe.
-        let is_awaited = |job: &Job| {
-            !matches!(job.work, Work::Poll { .. })
-                && progress.refused(job.class, now.unix).is_none()
-        };
+        let is_awaited =
+            |job: &Job| job.is_history() && progress.refused(job.class, now.unix).is_none();
         let is_left = self.queue.iter().any(is_awaited) || !self.missing.is_empty();
         if is_left || self.active.is_some() {
             return;
@@ -708,6 +821,7 @@ impl History {
                 return out.push(Output::Save);
             }
             progress.pass_ended(plan, pass.is_full, pass.began, now.unix);
+            self.compare_all_next(plan, progress, now, out);
             tracing::debug!(
                 full = pass.is_full,
                 took = now.unix.saturating_sub(pass.began),

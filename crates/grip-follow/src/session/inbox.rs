@@ -5,6 +5,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use grip_nostr::Filter;
 
+use crate::plan::Plan;
+
 /// Events of one relay that wait.
 const MAX_EVENTS: usize = 1_000;
 /// Bytes of those.
@@ -16,10 +18,20 @@ const BATCH: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) json: String,
-    /// It was asked for by one of these.
-    pub(crate) filters: Arc<[Filter]>,
+    pub(crate) asked: Asked,
     /// The history request that it belongs to.
     pub(crate) job: Option<u64>,
+}
+
+/// What was asked for when an event came.
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    /// What matches one of these.
+    Filters(Arc<[Filter]>),
+    /// What a plan wants.
+    Plan(Arc<Plan>),
+    /// Everything; what is wanted of it is what the plan wants.
+    Everything(Arc<Plan>),
 }
 
 /// What became of a delivered event.
@@ -31,6 +43,8 @@ pub(crate) enum Fate {
     Known,
     /// Authentic, and not for us.
     Refused,
+    /// Not wanted of a relay that was asked for everything; made at that time, as it says.
+    Foreign(u64),
     /// Unreadable, forged, or not what was asked for.
     Worthless,
     /// Could not be decided; another try may.
@@ -38,9 +52,12 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// Says whether the event of this id was really delivered.
+    /// Says whether the event of this id was delivered, as far as it matters to who asked for it.
     pub(crate) fn is_authentic(self) -> bool {
-        matches!(self, Self::Taken | Self::Known | Self::Refused)
+        matches!(
+            self,
+            Self::Taken | Self::Known | Self::Refused | Self::Foreign(_)
+        )
     }
 }
 
@@ -53,11 +70,11 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn push(&mut self, json: &str, filters: Arc<[Filter]>, job: Option<u64>) {
+    pub(super) fn push(&mut self, json: &str, asked: Asked, job: Option<u64>) {
         self.bytes += json.len();
         self.waiting.push_back(Delivery {
             json: json.to_owned(),
-            filters,
+            asked,
             job,
         });
     }

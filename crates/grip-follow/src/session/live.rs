@@ -23,11 +23,26 @@ const RESERVED_BYTES: u64 = REQUEST_BYTES as u64 + 256;
 const REPAIR: Duration = Duration::from_secs(65);
 const MAX_REPAIR: Duration = Duration::from_secs(3_600);
 
-/// One filter of a live subscription.
+/// One filter of a live subscription, by its values: written out, it is many times as long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) class: Class,
-    pub(crate) filter: Filter,
+    values: Arc<[Arc<str>]>,
+    size_bytes: usize,
+}
+
+impl Wanted {
+    fn new(class: Class, values: &[Arc<str>]) -> Self {
+        Self {
+            class,
+            values: values.into(),
+            size_bytes: class.filter(values).size_bytes(),
+        }
+    }
+
+    pub(crate) fn filter(&self) -> Filter {
+        self.class.filter(self.values.iter())
+    }
 }
 
 pub(super) struct Live {
@@ -41,6 +56,10 @@ pub(super) struct Live {
     polled: Vec<Wanted>,
     regrouped: u64,
     must_regroup: bool,
+    /// One subscription to all that the relay has stands for those to values.
+    has_everything: bool,
+    /// Subscriptions that end when those that stand for them are open: nothing is missed between.
+    ending: Vec<String>,
     /// The least time between two openings, where the relay asked for one.
     spacing: Duration,
     not_before: Option<Instant>,
@@ -48,7 +67,6 @@ pub(super) struct Live {
 
 struct Request {
     wanted: Vec<Wanted>,
-    filters: Arc<[Filter]>,
     state: State,
     /// How often it was closed for no known reason.
     repairs: u32,
@@ -70,6 +88,8 @@ impl Live {
             polled: Vec::new(),
             regrouped: 0,
             must_regroup: false,
+            has_everything: false,
+            ending: Vec::new(),
             spacing: Duration::ZERO,
             not_before: None,
         }
@@ -82,6 +102,21 @@ impl Live {
     /// Arranges everything again when something is opened next.
     pub(super) fn rearrange(&mut self) {
         self.must_regroup = true;
+    }
+
+    /// Subscribes to all that the relay has, or to the values of the plan.
+    pub(super) fn set_everything(&mut self, has_everything: bool) {
+        if self.has_everything != has_everything {
+            self.has_everything = has_everything;
+            self.must_regroup = true;
+        }
+    }
+
+    /// Says whether what a subscription delivers may be anything.
+    pub(super) fn is_everything(&self, subscription: &str) -> bool {
+        let mut requests = self.requests.iter();
+        let request = requests.find(|request| request.is_open_as(subscription));
+        request.is_some_and(|it| it.wanted.iter().any(|it| it.class == Class::Everything))
     }
 
     pub(super) fn budget(&self) -> usize {
@@ -111,7 +146,7 @@ impl Live {
     /// Bytes of the filters of each subscription.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> Vec<usize> {
-        let size = |request: &Request| request.filters.iter().map(Filter::size_bytes).sum();
+        let size = |request: &Request| request.wanted.iter().map(|it| it.size_bytes).sum();
         self.requests.iter().map(size).collect()
     }
 
@@ -140,18 +175,17 @@ impl Live {
         self.regrouped += 1;
         let mut groups: Vec<Vec<Wanted>> = Vec::new();
         let mut bytes = 0;
-        for (class, values) in &self.order {
+        if self.has_everything {
+            groups.push(vec![Wanted::new(Class::Everything, &[])]);
+        }
+        for (class, values) in self.order.iter().filter(|_| !self.has_everything) {
             if progress.refused(*class, now.unix).is_some() {
                 continue;
             }
             for part in class.chunks(values) {
-                let filter = class.filter(part);
-                let size = filter.size_bytes();
+                let wanted = Wanted::new(*class, part);
+                let size = wanted.size_bytes;
                 let fits = bytes + size <= REQUEST_BYTES;
-                let wanted = Wanted {
-                    class: *class,
-                    filter,
-                };
                 match groups.last_mut() {
                     Some(group) if group.len() < self.ceiling && fits => {
                         group.push(wanted);
@@ -177,10 +211,20 @@ impl Live {
             };
             self.requests.push(request);
         }
-        for request in old {
-            if let State::Open(name) = request.state {
-                close(&name, out);
-            }
+        let old = old.into_iter().filter_map(|request| match request.state {
+            State::Open(name) => Some(name),
+            State::Closed(_) => None,
+        });
+        self.ending.extend(old);
+        // Where there is no room for both, the old ones have to end first.
+        if self.requests.len() + self.ending.len() + 1 > self.budget {
+            self.end_old(out);
+        }
+    }
+
+    fn end_old(&mut self, out: &mut Vec<Output>) {
+        for name in self.ending.drain(..) {
+            close(&name, out);
         }
     }
 
@@ -191,7 +235,7 @@ impl Live {
         };
         let mut left = most.saturating_sub(RESERVED_BYTES);
         let fits = |group: &&Vec<Wanted>| {
-            let filters = group.iter().map(|wanted| wanted.filter.size_bytes() as u64);
+            let filters = group.iter().map(|wanted| wanted.size_bytes as u64);
             let rest = left.checked_sub(filters.sum());
             left = rest.unwrap_or(left);
             rest.is_some()
@@ -225,11 +269,12 @@ impl Live {
             }
             self.not_before = (!self.spacing.is_zero()).then(|| now.at + self.spacing);
             let name = names.next();
-            let mut filters: Vec<Filter> = request.filters.to_vec();
+            let mut filters: Vec<Filter> = request.wanted.iter().map(Wanted::filter).collect();
             filters.iter_mut().for_each(|filter| filter.limit = Some(0));
             out.push(Output::Send(message::req(&name, &filters)));
             request.state = State::Open(name);
         }
+        self.end_old(out);
     }
 
     fn find(&mut self, subscription: &str) -> Option<&mut Request> {
@@ -240,12 +285,6 @@ impl Live {
     pub(super) fn knows(&self, subscription: &str) -> bool {
         let mut requests = self.requests.iter();
         requests.any(|request| request.is_open_as(subscription))
-    }
-
-    pub(super) fn filters_of(&self, subscription: &str) -> Option<Arc<[Filter]>> {
-        let mut requests = self.requests.iter();
-        let request = requests.find(|request| request.is_open_as(subscription))?;
-        Some(Arc::clone(&request.filters))
     }
 
     /// Hears that the relay closed a subscription.
@@ -263,8 +302,8 @@ impl Live {
         let size = request.wanted.len();
         request.state = State::Closed(None);
         match refusal {
-            // Reopened when the pause ends.
-            Refusal::RateLimited | Refusal::TooManyQueries => {}
+            // Reopened when the pause ends, or at once.
+            Refusal::RateLimited | Refusal::TooManyQueries | Refusal::AuthRequired => {}
             // What does not fit is polled.
             Refusal::TooManyBytes(_) => self.must_regroup = true,
             // Several filters: each is asked for alone, to see which of them it is.
@@ -309,10 +348,8 @@ impl Live {
 
 impl Request {
     fn new(wanted: Vec<Wanted>) -> Self {
-        let filters = wanted.iter().map(|wanted| wanted.filter.clone()).collect();
         Self {
             wanted,
-            filters,
             state: State::Closed(None),
             repairs: 0,
         }

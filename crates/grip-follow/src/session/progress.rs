@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::RemoteLimits;
+use super::{RemoteLimits, everything::Everything};
 use crate::{
     pause::{POLICY_PAUSE, POLITE, Pause},
     plan::{Class, Plan},
@@ -58,6 +58,11 @@ pub(crate) struct Progress {
     pub(super) max_active_bytes: Option<u64>,
     /// What the relay said about itself the last time it said anything.
     limits: Option<RemoteLimits>,
+    /// All that the relay has, once it was compared at once.
+    #[serde(skip)]
+    pub(crate) everything: Option<Everything>,
+    /// It is not compared at once before then.
+    everything_after: u64,
     /// Values whose history is here.
     #[serde(skip)]
     covered: BTreeMap<Class, HashSet<Arc<str>>>,
@@ -72,9 +77,16 @@ struct Cursor {
 impl Progress {
     /// Takes a saved plan for covered if it is still the plan.
     pub(super) fn restore(&mut self, plan: &Plan, now: u64) {
-        let digest = self.digest(plan, now);
-        if self.covered.is_empty() && self.confirmed_at.is_some() && self.plan == digest {
-            self.cover(plan, now);
+        // A comparison that was cut off says nothing.
+        self.everything.take_if(|it| !it.is_established);
+        let is_same = self.plan == self.digest(plan, now);
+        if self.covered.is_empty() && self.confirmed_at.is_some() {
+            // What was foreign to the plan of before may be wanted by now: it is looked at again.
+            let everything = self.everything.as_mut().filter(|_| !is_same);
+            let is_compared = everything.map(Everything::forget_foreign).is_some();
+            if is_same || is_compared {
+                self.cover(plan, now);
+            }
         }
         // A clock that was set back must not make the future count as confirmed.
         if self.confirmed_at.is_some_and(|at| at > now) {
@@ -116,6 +128,46 @@ impl Progress {
     pub(super) fn start_over(&mut self) {
         self.confirmed_at = None;
         self.covered.clear();
+    }
+
+    /// Says whether everything that the relay has is compared and subscribed to at once.
+    pub(super) fn has_everything(&self, now: u64) -> bool {
+        let everything = self.everything.as_ref();
+        everything.is_some_and(|it| it.is_established)
+            && self.refused(Class::Everything, now).is_none()
+    }
+
+    /// Says whether that may be tried.
+    pub(super) fn may_try_everything(&self, now: u64) -> bool {
+        !self.everything.as_ref().is_some_and(|it| it.is_established)
+            && now >= self.everything_after
+            && self.refused(Class::Everything, now).is_none()
+    }
+
+    /// Asks by values again, for some time at least, and for all of them soon.
+    pub(super) fn leave_everything(&mut self, pause: u64, now: u64) {
+        self.everything_after = now + pause;
+        if self.everything.take().is_some_and(|it| it.is_established) {
+            self.start_over();
+            self.full_due = now;
+        }
+    }
+
+    pub(super) fn is_covered(&self, class: Class, value: &Arc<str>) -> bool {
+        let covered = self.covered.get(&class);
+        self.confirmed_at.is_some() && covered.is_some_and(|covered| covered.contains(value))
+    }
+
+    /// Notes a plan of which everything is covered, though it has fewer values than before.
+    pub(super) fn note_plan(&mut self, plan: &Plan, now: u64) {
+        let mut asked = plan.values.iter();
+        let is_whole = asked.all(|(class, values)| {
+            self.refused(*class, now).is_some()
+                || values.iter().all(|value| self.is_covered(*class, value))
+        });
+        if is_whole {
+            self.plan = self.digest(plan, now);
+        }
     }
 
     /// From when on a value has to be asked for; none for all of its history.

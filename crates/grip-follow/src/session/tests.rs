@@ -1,12 +1,15 @@
 //! A scripted relay on the other side of a session, with a clock of its own.
 
 mod bounds;
+mod checks;
+mod everything;
 mod history;
 mod live;
 mod property;
 
 use std::{sync::Arc, time::Duration};
 
+use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -21,6 +24,29 @@ struct Scene {
     /// Whether it asked for a set to compare with.
     wants_set: bool,
     saves: usize,
+    /// What the relay was found to lack, by single checks and by comparisons.
+    lacking: Vec<[u8; 32]>,
+}
+
+/// The other side of a reconciliation.
+struct Peer(Negentropy<'static, NegentropyStorageVector>);
+
+impl Peer {
+    fn new(items: &[Item]) -> Self {
+        let mut storage = NegentropyStorageVector::new();
+        for (at, id) in items {
+            storage.insert(*at, Id::from_byte_array(*id)).unwrap();
+        }
+        storage.seal().unwrap();
+        Self(Negentropy::owned(storage, 0).unwrap())
+    }
+
+    fn answer(&mut self, hex: &Value) -> String {
+        let hex = hex.as_str().unwrap();
+        let mut message = vec![0; hex.len() / 2];
+        faster_hex::hex_decode(hex.as_bytes(), &mut message).unwrap();
+        faster_hex::hex_string(&self.0.reconcile(&message).unwrap())
+    }
 }
 
 /// A plan with values of one class.
@@ -66,6 +92,7 @@ impl Scene {
             said: Vec::new(),
             wants_set: false,
             saves: 0,
+            lacking: Vec::new(),
         };
         scene.collect();
         scene
@@ -78,8 +105,15 @@ impl Scene {
         for output in self.session.outputs() {
             match output {
                 Output::Send(text) => self.said.push(serde_json::from_str(&text).unwrap()),
-                Output::LoadSet(_) => self.wants_set = true,
+                Output::LoadSet(_) | Output::LoadEverything => self.wants_set = true,
+                Output::SaveEverything => {}
+                Output::Authenticate(challenge) => self.said.push(json!(["AUTH", challenge])),
                 Output::Save => self.saves += 1,
+                Output::Checked { lacking, .. }
+                | Output::Compared { lacking, .. }
+                | Output::ComparedAll { lacking } => {
+                    self.lacking.extend(lacking);
+                }
             }
         }
     }

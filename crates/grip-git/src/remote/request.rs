@@ -67,6 +67,16 @@ pub fn ls_refs_v2() -> Bytes {
     out.freeze()
 }
 
+/// The same for refs whose names begin with one of `prefixes` alone.
+pub fn ls_refs_v2_below<'a>(prefixes: impl IntoIterator<Item = &'a str>) -> Bytes {
+    let mut out = command("ls-refs", ObjectFormat::Sha1);
+    for prefix in prefixes {
+        line(&mut out, &["ref-prefix ", prefix]);
+    }
+    out.put_slice(pktline::FLUSH);
+    out.freeze()
+}
+
 fn command(name: &str, format: ObjectFormat) -> BytesMut {
     let mut out = BytesMut::with_capacity(4 << 10);
     line(&mut out, &["command=", name]);

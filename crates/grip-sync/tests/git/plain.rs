@@ -10,6 +10,7 @@ use grip_types::{RefEdit, RefName, RepoAddr};
 
 use crate::support::*;
 
+/// G02-57
 #[tokio::test]
 async fn all_wants_come_with_one_request() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;
@@ -59,6 +60,7 @@ async fn what_is_here_is_not_sent_again() -> Result<()> {
     Ok(())
 }
 
+/// G02-57
 #[tokio::test]
 async fn a_partial_host_is_asked_for_what_its_refs_show() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;
@@ -107,6 +109,7 @@ async fn made_up_tips_do_not_hold_up_a_state_that_the_host_has_moved_on_from() -
     Ok(())
 }
 
+/// G02-59: another advertisement than before clears what was missed.
 #[tokio::test]
 async fn a_late_push_to_a_partial_host_is_seen_in_its_refs() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;
@@ -175,6 +178,7 @@ async fn our_own_service_is_never_asked() -> Result<()> {
     Ok(())
 }
 
+/// G02-60
 #[tokio::test]
 async fn only_what_is_wanted_is_kept() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;

@@ -1,6 +1,7 @@
 //! Why something is served, held or refused.
 
 use grip_grasp::{Explanation, Status};
+use grip_nostr::RepoAddr;
 use grip_types::Identifier;
 use http::StatusCode;
 
@@ -32,7 +33,19 @@ pub(crate) async fn explained(app: &App, subject: &str) -> Result<Explained, Web
         explanation.map_err(|e| WebError::internal("an explanation cannot be given", e))?;
     let identifiers = identifiers(&explanation).into_iter();
     let sync = identifiers.filter_map(|id| search(app, id)).collect();
-    Ok(Explained { explanation, sync })
+    let repository = explanation.repository.as_ref();
+    let repository = repository.and_then(|it| addr(&it.npub, &it.identifier));
+    let replicas = repository.map(|addr| app.web.sync.replicas(&addr));
+    Ok(Explained {
+        explanation,
+        sync,
+        replicas: replicas.unwrap_or_default(),
+    })
+}
+
+fn addr(npub: &str, identifier: &str) -> Option<RepoAddr> {
+    let owner = RepoAddr::parse_npub(npub)?;
+    Some(RepoAddr::new(owner, Identifier::parse(identifier).ok()?))
 }
 
 /// The identifiers whose data the subject waits for.

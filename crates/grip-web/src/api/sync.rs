@@ -50,6 +50,7 @@ pub(crate) fn status(cx: &RequestContext<'_>) -> HttpResult {
         relays_total,
         relays,
         followed: sync.get().map(|r| r.followed()).unwrap_or_default(),
+        replication: sync.get().map(|r| r.replication()).unwrap_or_default(),
     };
     json(StatusCode::OK, &status)
 }

@@ -13,7 +13,10 @@ use grip_types::Identifier;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Backend, FollowTotals, HostBudget, RelayStatus, SyncTotals, UrlAttempt};
+use crate::{
+    Backend, FollowTotals, HostBudget, RelayStatus, ReplicaReport, ReplicationTotals, SyncTotals,
+    UrlAttempt,
+};
 
 /// `GET /api/v1/status`
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -108,6 +111,7 @@ pub struct SyncStatus {
     pub relays_total: usize,
     pub relays: Vec<RelayStatus>,
     pub followed: FollowTotals,
+    pub replication: ReplicationTotals,
 }
 
 /// One identifier that waits for its next attempt.
@@ -127,6 +131,9 @@ pub struct Explained {
     pub explanation: Explanation,
     /// The search for its data, by identifier; empty where nothing is missing.
     pub sync: Vec<Search>,
+    /// Of a repository, the other servers that its announcements list.
+    #[serde(default)]
+    pub replicas: Vec<ReplicaReport>,
 }
 
 /// The search for the data of one identifier.

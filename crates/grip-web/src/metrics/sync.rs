@@ -1,11 +1,11 @@
 //! Metrics of sync and of the requests to remote hosts.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::collected::{Collected, counter, counters, gauge, gauges};
-use crate::{Backend, RelayHealth};
+use crate::{Backend, RelayHealth, ReplicaStatus};
 
 // A table: one metric a line.
 #[rustfmt::skip]
@@ -41,6 +41,7 @@ impl Collected {
             ("refused", followed.events_refused_total),
             ("worthless", followed.events_worthless_total),
             ("failed", followed.events_failed_total),
+            ("foreign", followed.events_foreign_total),
         ];
         let connected = relays.iter().filter(|relay| relay.next_attempt.is_none()).count();
         gauge(out, "ngit_sync_relays_tracked_total", "Relays that are followed", relays.len() as u64)?;
@@ -48,6 +49,12 @@ impl Collected {
         gauges(out, "ngit_sync_relays", "Relays that are followed, by health", "health", RelayHealth::ALL.map(|health| (health.label(), of(health))))?;
         counter(out, "ngit_sync_connection_attempts", "Dials of relays", followed.dials_total)?;
         counter(out, "ngit_sync_connection_failures", "Dials of relays that failed", followed.dials_failed_total)?;
-        counters(out, "ngit_sync_events", "Events that relays delivered, by what became of them", "fate", fates)
+        counters(out, "ngit_sync_events", "Events that relays delivered, by what became of them", "fate", fates)?;
+        let replication = report.replication();
+        let by_status = |counts: &BTreeMap<String, u64>| ReplicaStatus::ALL.map(|status| (status.label(), counts.get(status.label()).copied().unwrap_or_default()));
+        gauges(out, "replication_relay_replicas", "Listed relays of served repositories, by whether they have the effective state", "status", by_status(&replication.relays))?;
+        gauges(out, "replication_git_replicas", "Listed clone URLs of served repositories, by whether they have the effective state", "status", by_status(&replication.git))?;
+        gauge(out, "replication_repositories_alone", "Repositories that list other servers, none of which is known to have the effective state", replication.repositories_alone)?;
+        gauge(out, "replication_longest_lag_seconds", "The longest time that a listed server lacks an effective state", replication.longest_lag_seconds)
     }
 }

@@ -7,6 +7,7 @@ use http::StatusCode;
 
 use super::{Frame, short_id, short_npub, time::Now};
 use crate::{
+    ReplicaReport,
     api::explain::explained,
     api_types::{Explained, Search},
     error::WebError,
@@ -43,6 +44,7 @@ struct ExplainPage {
     searches: Vec<String>,
     urls: Vec<String>,
     attempts: Vec<UrlAttempt>,
+    replicas: Vec<ReplicaReport>,
     waiting: Vec<EventFacts>,
     refusals: Vec<RefusalLine>,
 }
@@ -87,7 +89,11 @@ fn title(subject: &str) -> String {
 
 impl ExplainPage {
     fn new(cx: &RequestContext<'_>, of: Explained, subject: &str, title: String) -> Self {
-        let Explained { explanation, sync } = of;
+        let Explained {
+            explanation,
+            sync,
+            replicas,
+        } = of;
         let now = Now::new();
         let (status, class) = badge(explanation.status);
         let mut frame = cx.frame().about(&*title, sentence(&explanation.summary));
@@ -124,6 +130,7 @@ impl ExplainPage {
                 .collect(),
             attempts: attempts.take(LISTED).cloned().collect(),
             waiting: waiting.take(LISTED).cloned().collect(),
+            replicas,
             refusals: refusals.collect(),
             roles: explanation
                 .repository
@@ -132,6 +139,10 @@ impl ExplainPage {
             event: explanation.event,
             frame,
         }
+    }
+
+    fn replica_note<'a>(&self, replica: &'a ReplicaReport) -> &'a str {
+        replica.note.as_deref().unwrap_or_default()
     }
 
     fn kind_name(&self, kind: &u16) -> &'static str {

@@ -15,10 +15,10 @@ use super::{
         visit::Target,
     },
     catalog, explain,
-    time::{Moment, Now},
+    time::{Moment, Now, span},
 };
 use crate::{
-    RelayHealth,
+    ReplicaKind, ReplicaReport, ReplicaStatus,
     app::App,
     error::WebError,
     request_context::{HttpResult, RequestContext},
@@ -131,7 +131,8 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     frame.feed = Some(format!("{}/log.atom", header.base));
     let relay = cx.settings.service.relay_url();
     let hint = relay.strip_prefix("wss://").unwrap_or(&relay);
-    let elsewhere = elsewhere(app, addr, &summary.elsewhere);
+    let replicas = app.web.sync.replicas(addr);
+    let elsewhere = elsewhere(app, addr, &summary.elsewhere, &replicas);
     let page = RepositoryPage {
         elsewhere,
         notice: notice(app, &path, &summary).await.map_err(cannot)?,
@@ -151,28 +152,67 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     super::render(StatusCode::OK, &page)
 }
 
-/// What this node knows of the other servers of a repository.
-fn elsewhere(app: &App, addr: &RepoAddr, urls: &[String]) -> Vec<Elsewhere> {
+/// What this node knows of the other servers of a repository: clone URLs, then relays.
+fn elsewhere(
+    app: &App,
+    addr: &RepoAddr,
+    urls: &[String],
+    replicas: &[ReplicaReport],
+) -> Vec<Elsewhere> {
+    let now = Now::new();
+    let is_known = |url: &String| replicas.iter().any(|replica| replica.url == *url);
+    let (git, relays): (Vec<_>, Vec<_>) = replicas
+        .iter()
+        .partition(|replica| replica.kind == ReplicaKind::Git);
+    let shown = git.into_iter().map(|replica| Elsewhere::of(replica, now));
+    // What its owner lists and this node does not ask, such as other kinds of URLs.
+    let others: Vec<String> = urls.iter().filter(|url| !is_known(url)).cloned().collect();
+    let mut all: Vec<Elsewhere> = shown.collect();
+    all.extend(fetched(app, addr, &others, now));
+    all.extend(
+        relays
+            .into_iter()
+            .map(|replica| Elsewhere::of(replica, now)),
+    );
+    all
+}
+
+impl Elsewhere {
+    fn of(replica: &ReplicaReport, now: Now) -> Self {
+        let behind = replica.behind_seconds.filter(|seconds| *seconds > 0);
+        let behind = behind.and_then(|seconds| span(seconds.saturating_mul(1_000)));
+        let known = match (replica.status, behind) {
+            (ReplicaStatus::Current, _) => "has the same state, looked at".to_owned(),
+            (ReplicaStatus::Behind, Some(behind)) => format!("{behind} behind, since"),
+            (ReplicaStatus::Behind, None) => "behind, since".to_owned(),
+            (ReplicaStatus::Absent, _) => "does not have it, since".to_owned(),
+            (ReplicaStatus::Unreachable, _) => "cannot be reached, since".to_owned(),
+            (ReplicaStatus::Unknown, _) => "not looked at yet".to_owned(),
+        };
+        let when = match replica.status {
+            ReplicaStatus::Current => replica.checked_at,
+            _ => replica.since,
+        };
+        Self {
+            url: replica.url.clone(),
+            known,
+            when: when.map(|at| now.ago(&at)),
+        }
+    }
+}
+
+/// What the search for data tells of clone URLs.
+fn fetched(app: &App, addr: &RepoAddr, urls: &[String], now: Now) -> Vec<Elsewhere> {
     if urls.is_empty() {
         return Vec::new();
     }
-    let sync = &app.web.sync;
-    let tried = sync.get().map(|sync| sync.tried(&addr.identifier));
-    let (tried, relays, now) = (tried.unwrap_or_default(), sync.relays(), Now::new());
+    let tried = app.web.sync.tried(&addr.identifier);
     let of = |url: &String| {
         let last = tried.iter().find(|attempt| attempt.url == *url);
-        let host = host(url);
-        let relay = relays
-            .iter()
-            .find(|relay| self::host(relay.relay.as_str()) == host);
-        let known = match (last, relay.map(|relay| relay.health)) {
-            (Some(last), _) if last.is_success => "fetched from there".to_owned(),
-            (Some(last), _) => format!("{}, asked", last.outcome),
-            (None, Some(RelayHealth::Healthy)) => {
-                "its relay is followed and tells of nothing newer".to_owned()
-            }
-            (None, Some(_)) => "its relay cannot be followed at present".to_owned(),
-            (None, None) => "not asked by this node".to_owned(),
+        let known = match last {
+            Some(last) if last.is_success => "fetched from there".to_owned(),
+            Some(last) => format!("{}, asked", last.outcome),
+            None => "not asked by this node".to_owned(),
         };
         Elsewhere {
             url: url.clone(),
@@ -181,12 +221,6 @@ fn elsewhere(app: &App, addr: &RepoAddr, urls: &[String]) -> Vec<Elsewhere> {
         }
     };
     urls.iter().map(of).collect()
-}
-
-/// Host and port of a URL.
-fn host(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split(['/', '?']).next().unwrap_or(rest)
 }
 
 /// The code of the default branch; what cannot be read is left out, for the rest of the page can.

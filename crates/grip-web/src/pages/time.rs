@@ -124,7 +124,7 @@ pub(super) fn distance(unix_ms: i64, now_ms: i64) -> String {
     }
 }
 
-fn span(ms: u64) -> Option<String> {
+pub(super) fn span(ms: u64) -> Option<String> {
     let seconds = ms / 1000;
     Some(match seconds {
         0 => return None,

@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use grip_follow::RelayUrl;
+use grip_nostr::RepoAddr;
 use grip_testkit::{Author, http::must_contain};
 use grip_types::{Domain, Identifier};
 use grip_web::{
-    Backend, Breaker, FollowTotals, HostBudget, RelayHealth, RelayStatus, SyncHandle, SyncReport,
-    SyncTotals, UrlAttempt,
+    Backend, Breaker, FollowTotals, HostBudget, RelayHealth, RelayStatus, ReplicaReport,
+    ReplicationTotals, SyncHandle, SyncReport, SyncTotals, UrlAttempt,
 };
 
 use crate::support::Node;
@@ -16,6 +17,7 @@ pub struct Figures {
     pub hosts: Vec<HostBudget>,
     pub backend: Backend,
     pub tried: Vec<UrlAttempt>,
+    pub replicas: Vec<ReplicaReport>,
 }
 
 impl Default for Figures {
@@ -24,6 +26,7 @@ impl Default for Figures {
             hosts: Vec::new(),
             backend: Backend::Memory,
             tried: Vec::new(),
+            replicas: Vec::new(),
         }
     }
 }
@@ -82,6 +85,19 @@ impl SyncReport for Figures {
             dials_total: 4,
             events_taken_total: 5,
             ..FollowTotals::default()
+        }
+    }
+
+    fn replicas(&self, _: &RepoAddr) -> Vec<ReplicaReport> {
+        self.replicas.clone()
+    }
+
+    fn replication(&self) -> ReplicationTotals {
+        ReplicationTotals {
+            relays: [("current".to_owned(), 2), ("behind".to_owned(), 1)].into(),
+            git: [("unreachable".to_owned(), 1)].into(),
+            repositories_alone: 1,
+            longest_lag_seconds: 90,
         }
     }
 

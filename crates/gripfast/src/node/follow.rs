@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use grip_follow::{Backoff, Follow, Options, Parts, PlusOptions};
+use grip_follow::{Backoff, Follow, Options, Parts, PlusOptions, RemoteRefs};
 use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_types::Domain;
@@ -12,7 +12,12 @@ use super::base::Base;
 use crate::config::Settings;
 
 /// Starts to follow.
-pub(super) fn start(base: &Base<'_>, relay: &Relay, store: &EventStore) -> anyhow::Result<Follow> {
+pub(super) fn start(
+    base: &Base<'_>,
+    relay: &Relay,
+    store: &EventStore,
+    remote_refs: Arc<dyn RemoteRefs>,
+) -> anyhow::Result<Follow> {
     let options = options(base.settings, relay);
     // What the operator configured may be inside of his network; what events name may not.
     let plus = options.plus.iter();
@@ -34,14 +39,14 @@ pub(super) fn start(base: &Base<'_>, relay: &Relay, store: &EventStore) -> anyho
             .as_ref()
             .map(|it| Arc::clone(&it.peers)),
         options,
+        keys: base.identity.keys.clone(),
+        remote_refs,
         group: base.front.child("follow"),
     }))
 }
 
 fn options(settings: &Settings, relay: &Relay) -> Options {
     let sync = &settings.sync;
-    // Lists of participants name relays that would learn what is here, and become members (G08-14).
-    let has_plus = sync.sync_plus_enabled && !settings.acceptance.private_mode;
     Options {
         bootstrap: sync.sync_bootstrap_relay_url.clone(),
         uses_nip77: !sync.sync_disable_negentropy,
@@ -56,10 +61,35 @@ fn options(settings: &Settings, relay: &Relay) -> Options {
         max_relays: sync.sync_max_relays,
         max_descendants: sync.sync_recursive_descendant_limit,
         look_every: Duration::from_secs(sync.sync_disconnect_check_interval_secs),
-        plus: has_plus.then(|| PlusOptions {
-            index_relays: sync.user_index_relays.clone(),
-            fallback_relays: sync.sync_plus_fallback_relays.clone(),
-        }),
+        plus: plus(settings),
         networks: relay.limits().networks,
+    }
+}
+
+fn plus(settings: &Settings) -> Option<PlusOptions> {
+    let sync = &settings.sync;
+    // Lists of participants name relays that would learn what is here, and become members (G08-14).
+    let has_plus = sync.sync_plus_enabled && !settings.acceptance.private_mode;
+    has_plus.then(|| PlusOptions {
+        index_relays: sync.user_index_relays.clone(),
+        fallback_relays: sync.sync_plus_fallback_relays.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::Fake;
+
+    /// G08-14: a relay that a list names would become a member by its key.
+    #[test]
+    fn a_private_service_follows_no_lists_of_participants() {
+        let public = || Fake::default().env("NGIT_SYNC_PLUS_ENABLED", "true");
+        assert!(plus(&public().loaded().settings).is_some());
+        let member = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
+        let private = public()
+            .env("NGIT_PRIVATE_MODE", "true")
+            .env("NGIT_PRIVATE_MEMBERS", member);
+        assert!(plus(&private.loaded().settings).is_none());
     }
 }

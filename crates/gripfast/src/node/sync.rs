@@ -1,18 +1,22 @@
 //! The search for missing git data and the relays that are followed, wired over the service.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use grip_follow::Follow;
+use grip_follow::{Follow, RefsError, RefsFuture, RemoteRefs};
 use grip_limits::Throttle;
+use grip_nostr::RepoAddr;
 use grip_relay::Relay;
 use grip_resolve::Resolver;
 use grip_store::EventStore;
-use grip_sync::{DownloadLimits, GitFetch, GitOptions, Sync};
-use grip_types::Identifier;
+use grip_sync::{DownloadLimits, FetchError, GitFetch, GitOptions, Sync};
+use grip_types::{ErrorChain, Identifier, RefName};
 use grip_web::{
-    Backend, FollowTotals, HostBudget, RelayStatus, SyncHandle, SyncReport, SyncTotals, UrlAttempt,
+    Backend, FollowTotals, HostBudget, RelayStatus, ReplicaReport, ReplicationTotals, SyncHandle,
+    SyncReport, SyncTotals, UrlAttempt,
 };
+use tokio::time::Instant;
+use url::Url;
 
 use super::{base::Base, follow};
 
@@ -47,6 +51,7 @@ pub(super) fn start(
         Some(credentials) => fetch.with_credentials(credentials),
         None => fetch,
     };
+    let remote_refs = Arc::new(Listing(fetch.clone()));
     let running = Sync::start(grip_sync::Parts {
         context: base.grasp.clone(),
         providers: Arc::new(resolver.clone()),
@@ -65,7 +70,7 @@ pub(super) fn start(
         group: base.front.child("sync"),
     });
     Ok(SyncHandle::new(Report {
-        follow: follow::start(base, relay, store)?,
+        follow: follow::start(base, relay, store, remote_refs)?,
         sync: running,
         throttle: throttle.clone(),
     }))
@@ -117,5 +122,33 @@ impl SyncReport for Report {
 
     fn followed(&self) -> FollowTotals {
         self.follow.totals()
+    }
+
+    fn replicas(&self, addr: &RepoAddr) -> Vec<ReplicaReport> {
+        self.follow.replicas(addr)
+    }
+
+    fn replication(&self) -> ReplicationTotals {
+        self.follow.replication()
+    }
+}
+
+/// Lists the refs of clone URLs by the way that git data is fetched.
+struct Listing(GitFetch);
+
+impl RemoteRefs for Listing {
+    fn refs<'a>(&'a self, url: &'a Url, names: &'a BTreeSet<RefName>) -> RefsFuture<'a> {
+        Box::pin(async {
+            self.0
+                .list_refs(url, names)
+                .await
+                .map_err(|error| match error {
+                    FetchError::Throttled(refused) => {
+                        let pause = refused.retry_at.saturating_duration_since(Instant::now());
+                        RefsError::Throttled(pause)
+                    }
+                    error => RefsError::Failed(ErrorChain(&error).to_string()),
+                })
+        })
     }
 }

@@ -2,9 +2,11 @@
 
 mod archive;
 mod hostile;
+mod many;
 mod operator;
 mod other_makes;
 mod peers;
 mod plus;
+mod replication;
 mod restart;
 mod scene;

@@ -83,3 +83,27 @@ async fn one_network_brings_few_newcomers_and_those_of_others_are_not_fewer_for_
         .await?;
     Ok(())
 }
+
+/// A profile relates nothing, also while it is not committed yet.
+#[tokio::test]
+async fn an_event_that_a_profile_of_the_same_moment_names_is_refused() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let mut relay = node.connect().await?;
+    for n in 0..20 {
+        let (author, spammer) = (Author::new(), Author::new());
+        let spam = spammer.sign(1, &format!("buy {n}"), vec![]);
+        let naming = author.sign(0, "{}", vec![tag(["e", &spam.id.to_hex()])]);
+        let list = author.sign(10317, "", vec![tag(["e", &spam.id.to_hex()])]);
+        // All three before any answer, so that they come into one commit.
+        for event in [&naming, &list, &spam] {
+            relay.send(json!(["EVENT", event])).await?;
+        }
+        for event in [&naming, &list] {
+            relay.answer(&event.id).await?;
+        }
+        let answer = relay.answer(&spam.id).await?;
+        ensure!(!answer.accepted, "{answer:?}");
+        ensure!(!relay.serves(&spam.id).await?);
+    }
+    Ok(())
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grip_nostr::Filter;
 
-use super::Wanted;
+use super::{Item, Wanted};
 use crate::plan::{self, Class};
 
 /// Ids of one fetch (G02-24).
@@ -42,6 +42,10 @@ pub(super) enum Work {
         origin: Option<Box<Job>>,
         attempt: u32,
     },
+    /// Whether the relay has events that are here.
+    Check { items: Vec<Item> },
+    /// All that the relay has, compared at once.
+    Everything,
 }
 
 impl Job {
@@ -84,7 +88,7 @@ impl Job {
     pub(super) fn poll(wanted: Wanted, since: u64, began: u64) -> Self {
         let filter = Filter {
             since: Some(since),
-            ..wanted.filter
+            ..wanted.filter()
         };
         let work = Work::Poll {
             until: None,
@@ -114,6 +118,20 @@ impl Job {
             values: Vec::new(),
             work,
         }
+    }
+
+    pub(super) fn everything() -> Self {
+        Self::new(Class::Everything, Filter::default(), Work::Everything)
+    }
+
+    /// Asks whether the relay has these.
+    pub(super) fn check(items: Vec<Item>) -> Self {
+        let ids = items.iter().map(|(_, id)| *id).collect();
+        let filter = Filter {
+            ids: Some(ids),
+            ..Filter::default()
+        };
+        Self::new(Class::States, filter, Work::Check { items })
     }
 
     /// Asks again for events that did not come.
@@ -147,8 +165,24 @@ impl Job {
                 *pages += 1;
                 *pages
             }
-            Work::Fetch { .. } => 0,
+            Work::Fetch { .. } | Work::Check { .. } | Work::Everything => 0,
         }
+    }
+
+    /// Says whether it is a part of reading the history, which is whole without the others.
+    pub(super) fn is_history(&self) -> bool {
+        matches!(
+            self.work,
+            Work::History { .. } | Work::Fetch { .. } | Work::Everything
+        )
+    }
+
+    pub(super) fn is_everything(&self) -> bool {
+        matches!(self.work, Work::Everything)
+    }
+
+    pub(super) fn is_check(&self) -> bool {
+        matches!(self.work, Work::Check { .. })
     }
 
     pub(super) fn is_poll_of(&self, wanted: &Wanted) -> bool {
@@ -156,6 +190,6 @@ impl Job {
             since: None,
             ..self.filter.clone()
         };
-        self.class == wanted.class && bare == wanted.filter
+        self.class == wanted.class && bare == wanted.filter()
     }
 }

@@ -7,10 +7,10 @@ use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use tokio::time::Instant;
 
 use super::{
-    super::{Fate, Now},
+    super::{Fate, Now, Output},
     job::{Job, MAX_IDS, Work},
 };
-use crate::message;
+use crate::{message, plan::Class};
 
 /// Silence after which a request counts as unanswered.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -72,14 +72,19 @@ pub(super) enum Phase {
 pub(super) struct Reconciliation {
     side: Negentropy<'static, NegentropyStorageVector>,
     needed: Vec<Id>,
+    lacking: Vec<Id>,
     rounds: u32,
 }
 
 /// What a message of a reconciliation led to.
 pub(super) enum Round {
     Next(String),
-    /// These are missing here.
-    Done(Vec<[u8; 32]>),
+    Done {
+        /// These are missing here.
+        needed: Vec<[u8; 32]>,
+        /// These are here, and the relay lacks them.
+        lacking: Vec<[u8; 32]>,
+    },
     Broken,
     /// None is under way.
     Stray,
@@ -128,6 +133,18 @@ impl Request {
                     ..Filter::default()
                 }
             }
+            Work::Check { items } => {
+                self.phase = Phase::Ids {
+                    asked: items.iter().map(|(_, id)| *id).collect(),
+                    wanted: items.len(),
+                };
+                self.job.filter.clone()
+            }
+            // It is never asked for by pages: nothing of it is kept that would match.
+            Work::Everything => Filter {
+                limit: Some(0),
+                ..Filter::default()
+            },
         };
         self.filters = Arc::from([filter]);
         message::req(&self.name, self.filters.iter())
@@ -147,6 +164,7 @@ impl Request {
         self.phase = Phase::Reconciling(Box::new(Reconciliation {
             side,
             needed: Vec::new(),
+            lacking: Vec::new(),
             rounds: 0,
         }));
         Some(message::neg_open(&self.name, &self.job.filter, &first))
@@ -160,17 +178,33 @@ impl Request {
         let Reconciliation {
             side,
             needed,
+            lacking,
             rounds,
         } = reconciliation.as_mut();
         *rounds += 1;
-        let answer = side.reconcile_with_ids(message, &mut Vec::new(), needed);
+        let answer = side.reconcile_with_ids(message, lacking, needed);
         if needed.len() > MAX_NEEDED || *rounds > MAX_ROUNDS {
             return Round::Broken;
         }
         match answer {
             Ok(Some(answer)) => Round::Next(message::neg_msg(&self.name, &answer)),
-            Ok(None) => Round::Done(needed.iter().map(|id| id.to_bytes()).collect()),
+            Ok(None) => Round::Done {
+                needed: bytes_of(needed),
+                lacking: bytes_of(lacking),
+            },
             Err(_) => Round::Broken,
+        }
+    }
+
+    /// Tells which events of the history that was compared are here alone.
+    pub(super) fn report_lacking(&self, lacking: Vec<[u8; 32]>, out: &mut Vec<Output>) {
+        let has_states = matches!(self.job.class, Class::States | Class::Held);
+        // A part of the history says nothing of what is older.
+        if has_states && self.job.filter.since.is_none() {
+            out.push(Output::Compared {
+                identifiers: self.job.values.clone(),
+                lacking,
+            });
         }
     }
 
@@ -242,4 +276,8 @@ impl Request {
             whole.min(self.heard + silence)
         }
     }
+}
+
+fn bytes_of(ids: &[Id]) -> Vec<[u8; 32]> {
+    ids.iter().map(|id| id.to_bytes()).collect()
 }

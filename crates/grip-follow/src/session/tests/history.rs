@@ -1,5 +1,3 @@
-use negentropy::{Id, Negentropy, NegentropyStorageVector};
-
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -43,6 +41,7 @@ async fn g02_21_nothing_counts_before_eose_and_before_everything_is_decided() {
     assert!(scene.is_complete());
 }
 
+/// G02-28: with a pause of its own.
 #[tokio::test(start_paused = true)]
 async fn g02_22_an_event_that_could_not_be_decided_makes_the_page_incomplete() {
     let mut scene = Scene::new(one(Class::States));
@@ -50,14 +49,14 @@ async fn g02_22_an_event_that_could_not_be_decided_makes_the_page_incomplete() {
     scene.deliver(&name, 5);
     scene.hear(json!(["EOSE", name]));
     scene.decide(Fate::Failed);
-    assert!(!scene.is_complete() && scene.session.status().has_failed);
+    assert!(!scene.is_complete() && scene.session.status(scene.now.unix).has_failed);
     // After its own pause it is asked for again (G02-28).
     scene.pass(64);
     assert!(scene.requests().is_empty());
     scene.pass(1);
     let (name, _) = scene.requests().remove(0);
     scene.hear(json!(["EOSE", name]));
-    assert!(scene.is_complete() && !scene.session.status().has_failed);
+    assert!(scene.is_complete() && !scene.session.status(scene.now.unix).has_failed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,27 +192,6 @@ async fn progress_of_pages_survives_a_kill() {
     let mut again = Scene::with(plan, RemoteLimits::default(), false, saved);
     let (_, filter) = again.requests().remove(0);
     assert_eq!(filter["until"], 9_901);
-}
-
-/// The other side of a reconciliation.
-struct Peer(Negentropy<'static, NegentropyStorageVector>);
-
-impl Peer {
-    fn new(items: &[Item]) -> Self {
-        let mut storage = NegentropyStorageVector::new();
-        for (at, id) in items {
-            storage.insert(*at, Id::from_byte_array(*id)).unwrap();
-        }
-        storage.seal().unwrap();
-        Self(Negentropy::owned(storage, 0).unwrap())
-    }
-
-    fn answer(&mut self, hex: &Value) -> String {
-        let hex = hex.as_str().unwrap();
-        let mut message = vec![0; hex.len() / 2];
-        faster_hex::hex_decode(hex.as_bytes(), &mut message).unwrap();
-        faster_hex::hex_string(&self.0.reconcile(&message).unwrap())
-    }
 }
 
 fn items(range: std::ops::Range<u8>) -> Vec<Item> {
@@ -469,7 +447,7 @@ async fn g02_46_a_pass_with_gaps_confirms_nothing_and_counts_until_a_full_one_su
         scene.pass(1);
         now += 1;
     }
-    assert!(scene.is_complete() && scene.session.status().has_failed);
+    assert!(scene.is_complete() && scene.session.status(scene.now.unix).has_failed);
     assert_eq!(scene.session.progress.confirmed_at(), None);
     assert_eq!(scene.session.progress.full_at(), None);
     // A day later everything is compared again, and this time nothing is missing.
@@ -480,7 +458,7 @@ async fn g02_46_a_pass_with_gaps_confirms_nothing_and_counts_until_a_full_one_su
     let open = scene.said().pop().unwrap();
     let answer = Peer::new(&items(0..5)).answer(&open[3]);
     scene.hear(json!(["NEG-MSG", open[1], answer]));
-    assert!(scene.is_complete() && !scene.session.status().has_failed);
+    assert!(scene.is_complete() && !scene.session.status(scene.now.unix).has_failed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -564,4 +542,29 @@ async fn values_that_come_while_others_wait_are_asked_for_together() {
     assert_eq!(filter["#d"].as_array().unwrap().len(), 49);
     scene.hear(json!(["EOSE", name]));
     assert!(scene.is_complete());
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_26_who_has_no_turn_starts_nothing_and_sleeps_until_it_comes() {
+    let plan = plan_of(
+        Class::States,
+        (0..3).map(|n| format!("{n}{}", "x".repeat(30_000))),
+    );
+    let mut scene = Scene::new(plan);
+    let (name, _) = scene.requests().remove(0);
+    // The turn ends while a request is under way: that one goes on, and the next waits.
+    scene.session.set_turn(false, scene.now);
+    assert!(scene.session.is_asking());
+    scene
+        .session
+        .hear(&json!(["EOSE", name]).to_string(), scene.now);
+    assert!(!scene.session.is_asking());
+    scene.now.at += Duration::from_secs(5);
+    scene.now.unix += 5;
+    scene.session.advance(scene.now);
+    assert!(!scene.session.is_asking() && scene.session.wants_turn(scene.now));
+    let asleep = scene.session.wake_at(scene.now) - scene.now.at;
+    assert!(asleep >= Duration::from_secs(30), "{asleep:?}");
+    scene.session.set_turn(true, scene.now);
+    assert!(scene.session.is_asking());
 }

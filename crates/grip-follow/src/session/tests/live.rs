@@ -46,7 +46,7 @@ async fn g02_13_a_relay_that_closes_the_21st_subscription_never_has_to() {
         let plan = big_plan(400);
         let mut scene = Scene::with(plan, limits, false, Progress::default());
         for _ in 0..10 {
-            let status = scene.session.status();
+            let status = scene.session.status(scene.now.unix);
             assert!(status.subscriptions <= most, "{said:?}: {status:?}");
             scene.pass(1);
         }
@@ -108,12 +108,12 @@ async fn g02_17_a_refusal_of_many_filters_lowers_the_ceiling_and_one_of_a_single
     }
     let mut scene = Scene::new(Arc::new(plan));
     let mut open = names(&scene.said(), "REQ");
-    assert_eq!(scene.session.status().filters, 10);
+    assert_eq!(scene.session.status(scene.now.unix).filters, 10);
     let mut ceilings = Vec::new();
     for _ in 0..3 {
         let refused = open.remove(0);
         scene.hear(json!(["CLOSED", refused, "invalid number of filters"]));
-        ceilings.push(scene.session.status().filters);
+        ceilings.push(scene.session.status(scene.now.unix).filters);
         // Refusals of what is closed already are ignored.
         scene.hear(json!(["CLOSED", refused, "invalid number of filters"]));
         let said = scene.said();
@@ -208,12 +208,12 @@ async fn g02_27_too_many_queries_space_requests_and_end_nip77() {
     }
     let limits = RemoteLimits::default();
     let mut scene = Scene::with(Arc::new(plan), limits, true, Progress::default());
-    assert!(scene.session.status().by_nip77);
+    assert!(scene.session.status(scene.now.unix).by_nip77);
     scene.hear(json!(["NOTICE", "too many queries"]));
     // The same episode.
     scene.hear(json!(["NOTICE", "too many queries"]));
     assert_eq!(scene.session.spacing, Duration::from_millis(600));
-    assert!(!scene.session.status().by_nip77);
+    assert!(!scene.session.status(scene.now.unix).by_nip77);
     for seconds in [1_200_u64, 2_400, 4_800, 9_600, 10_000, 10_000] {
         scene.pass(60);
         scene.hear(json!(["NOTICE", "too many queries"]));
@@ -245,4 +245,50 @@ async fn new_values_change_few_subscriptions() {
     scene.collect();
     let said = scene.said();
     assert_eq!(names(&said, "CLOSE").len(), 1, "{}", said.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_30_who_we_are_is_told_once_and_what_was_refused_before_is_asked_again() {
+    let mut scene = Scene::new(one(Class::States));
+    let refused = |name: &str| json!(["CLOSED", name, "auth-required: who are you?"]);
+    let names = |said: &[Value]| -> Vec<String> {
+        let requests = said.iter().filter(|it| it[0] == "REQ");
+        requests
+            .map(|it| it[1].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let open = names(&scene.said());
+    assert_eq!(open.len(), 2, "one live, one history");
+    scene.hear(json!(["AUTH", "c1"]));
+    // Nobody's request but ours is a reason.
+    scene.hear(refused("x"));
+    assert!(scene.said().is_empty());
+    scene.hear(refused(&open[0]));
+    scene.hear(refused(&open[1]));
+    scene.pass(1);
+    let said = scene.said();
+    assert_eq!(said[0], json!(["AUTH", "c1"]));
+    let again = names(&said);
+    assert_eq!(again.len(), 2, "{said:?}");
+    // Refused again, though it knows us: left alone for a day.
+    scene.hear(refused(&again[0]));
+    scene.hear(refused(&again[1]));
+    scene.pass(3_600);
+    assert!(scene.said().iter().all(|it| it[0] == "CLOSE"));
+    scene.pass(86_400);
+    assert!(!names(&scene.said()).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_14_places_are_kept_for_history_and_never_more_is_used_than_the_relay_allows() {
+    for (budget, live) in [(20, 18), (3, 1), (1, 0)] {
+        let limits = RemoteLimits {
+            max_subscriptions: Some(budget),
+            ..RemoteLimits::default()
+        };
+        let scene = Scene::with(big_plan(200), limits, false, Progress::default());
+        let status = scene.session.status(scene.now.unix);
+        assert!(status.subscriptions <= budget, "{status:?}");
+        assert_eq!(scene.session.live.count(), live, "{budget}");
+    }
 }

@@ -1,15 +1,18 @@
 //! An explanation as a page for people.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use anstyle::{AnsiColor, Color, Style};
 use grip_grasp::{EventFacts, Explanation, Missing, Refusal, RepositorySummary, Status};
-use grip_web::api_types::{Explained, Search};
+use grip_web::{
+    ReplicaReport,
+    api_types::{Explained, Search},
+};
 
 use crate::commands::{
     sync::attempts,
-    table::{BOLD, DIM, short},
-    when::Now,
+    table::{BOLD, DIM, plain, short},
+    when::{Now, span},
 };
 
 /// Lays it out; `now` turns times into distances.
@@ -29,6 +32,7 @@ pub(super) fn page(explained: &Explained, now: Now) -> String {
     if let Some(repository) = &explanation.repository {
         page.repository(repository);
     }
+    page.replicas(&explained.replicas);
     page.held("held for this identifier", &explanation.held);
     page.held("expired, still looked for", &explanation.wanted);
     page.refusals(&explanation.refusals);
@@ -146,6 +150,28 @@ impl Page {
         self.list("roles", r.roles.iter().map(String::as_str));
     }
 
+    /// Which other servers have the effective state, and since when not.
+    fn replicas(&mut self, replicas: &[ReplicaReport]) {
+        let line = |replica: &ReplicaReport| {
+            let mut line = format!("{}  {}", replica.url, replica.status.label());
+            if let Some(seconds) = replica.behind_seconds.filter(|seconds| *seconds > 0) {
+                let _ = write!(line, " by {}", span(Duration::from_secs(seconds)));
+            }
+            if let Some(since) = replica.since {
+                let _ = write!(line, ", since {}", self.now.millis(since));
+            }
+            if let Some(at) = replica.checked_at {
+                let _ = write!(line, ", looked at {}", self.now.millis(at));
+            }
+            if let Some(note) = &replica.note {
+                let _ = write!(line, ": {}", plain(note));
+            }
+            line
+        };
+        let lines: Vec<_> = replicas.iter().map(line).collect();
+        self.list("other servers", lines.iter().map(String::as_str));
+    }
+
     fn held(&mut self, title: &str, events: &[EventFacts]) {
         let line = |event: &EventFacts| match event.deadline {
             Some(at) => format!("{}, expires {}", self.event(event), self.now.millis(at)),
@@ -180,6 +206,27 @@ impl Page {
 mod tests {
     use super::*;
     use crate::commands::table::unstyled;
+
+    #[test]
+    fn a_repository_says_which_other_servers_have_its_state() {
+        let answer = serde_json::json!({
+            "subject": "npub1x/tides", "status": "served", "summary": "its announcement is served",
+            "chain": [], "missing": [], "missing_total": 0, "urls": [], "in_progress": false,
+            "identifiers": ["tides"], "held": [], "wanted": [], "refusals": [], "sync": [],
+            "replicas": [
+                {"url": "wss://a.example", "kind": "relay", "status": "current", "since": 400000,
+                 "checked_at": 990000, "state_at": 400},
+                {"url": "wss://b.example", "kind": "relay", "status": "behind", "since": 940000,
+                 "checked_at": 980000, "state_at": 100, "behind_seconds": 300},
+                {"url": "https://b.example/npub1x/tides.git", "kind": "git",
+                 "status": "unreachable", "since": 700000, "checked_at": 900000,
+                 "note": "no answer within 10s"},
+                {"url": "https://c.example/npub1x/tides.git", "kind": "git", "status": "unknown"},
+            ],
+        });
+        let explained = serde_json::from_value(answer).unwrap();
+        insta::assert_snapshot!(unstyled(&page(&explained, Now::at(1000))));
+    }
 
     #[test]
     fn a_held_state_says_what_it_waits_for_and_until_when() {

@@ -31,6 +31,7 @@ fn json_of(events: &[&Event]) -> Vec<Value> {
     events.iter().map(|event| json!(event)).collect()
 }
 
+/// G02-42: that it has no document is no obstacle. G02-51: nothing is published to it.
 #[tokio::test]
 async fn g02_23_a_relay_without_nip77_is_read_by_pages() -> Result<()> {
     let node = node().await?;
@@ -63,6 +64,10 @@ async fn g02_23_a_relay_without_nip77_is_read_by_pages() -> Result<()> {
     served(&node, &about_second).await?;
     let asked = relay.heard();
     ensure!(asked.iter().any(|message| message[0] == "REQ"), "{asked:?}");
+    ensure!(
+        asked.iter().all(|message| message[0] != "EVENT"),
+        "{asked:?}"
+    );
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, LocalProject, until_ok};
+use grip_testkit::{Author, LocalProject, events::tag, git, until_ok};
 use rustix::process::Signal;
 
 use super::scene::{
@@ -129,6 +129,7 @@ async fn g02_50_nodes_agree_without_nip77_too() -> Result<()> {
     same_refs(&project, &a, &b).await
 }
 
+/// G02-10: a newer announcement replaces the set of relays.
 #[tokio::test]
 async fn g02_44_a_relay_that_no_repository_needs_is_left() -> Result<()> {
     let (a, b) = (node().await?, node().await?);
@@ -140,6 +141,59 @@ async fn g02_44_a_relay_that_no_repository_needs_is_left() -> Result<()> {
         Ok(relays(&a).await?.is_empty().then_some(()))
     })
     .await
+}
+
+/// G01-127
+#[tokio::test]
+async fn a_request_to_vanish_that_one_node_got_acts_on_the_other_too() -> Result<()> {
+    let (a, b) = (node().await?, node().await?);
+    let project = LocalProject::new("tides")?;
+    let announcement = announce(&project, &[&a, &b]).await?;
+    let state = push(&project, &a, 50).await?;
+    all_served(&b, &[&announcement, &state]).await?;
+    let request = vec![tag(["relay", "ALL_RELAYS"])];
+    publish(&a, &project.owner.sign(62, "", request)).await?;
+    let mut relay = b.connect().await?;
+    until_ok("b has let the owner vanish", async || {
+        let is_there = relay.serves(&announcement.id).await? || relay.serves(&state.id).await?;
+        Ok((!is_there).then_some(()))
+    })
+    .await
+}
+
+/// The tip is fetched at the share of its contributor, who named the place.
+#[tokio::test]
+async fn g02_3_a_tip_that_only_a_contributor_repository_of_another_server_has_is_fetched()
+-> Result<()> {
+    let (a, b) = (
+        node_with(&[("NGIT_GRASP06_ENABLE", "true")]).await?,
+        node().await?,
+    );
+    let project = LocalProject::new("tides")?;
+    // One of the two has the repository; the other is a relay of it, and hosts the contributor.
+    let tags = vec![
+        tag(["d", "tides"]),
+        tag(["clone".to_owned(), project.url(&b)]),
+        tag(["relays".to_owned(), b.relay_url(), a.relay_url()]),
+    ];
+    publish(&b, &project.owner.sign(30617, "", tags)).await?;
+    push(&project, &b, 5).await?;
+    let contributor = Author::new();
+    let place = format!(
+        "http://{}/prs/{}/tides.git",
+        a.authority(),
+        contributor.npub()
+    );
+    let tip = project.tree.commit("fix", "1")?;
+    let request = contributor.pull_request(&project.owner, "tides", &tip, &place);
+    let name = format!("refs/nostr/{}", request.id.to_hex());
+    let refspec = format!("{tip}:{name}");
+    project.tree.push_ok(&place, &[&refspec]).await?;
+    publish(&a, &request).await?;
+    served(&b, &request).await?;
+    let refs = git::ls_remote(&project.url(&b)).await?;
+    ensure!(refs.contains(&(name, tip)), "{refs:?}");
+    Ok(())
 }
 
 /// Has everything on `a` before `b` hears of it.

@@ -25,6 +25,7 @@ fn add(events: &Events, event: &Event) {
     events.lock().push(json!(event));
 }
 
+/// G03-3: profiles and lists of participants are kept.
 #[tokio::test]
 async fn g03_2_participants_are_followed_by_their_lists_and_those_without_one_by_the_fallback()
 -> Result<()> {

@@ -88,7 +88,11 @@ async fn a_second_full_reading_with_nothing_new_receives_almost_nothing() -> Res
         let is_read = relays
             .iter()
             .all(|relay| relay["is_reading_history"] == false && relay["full_at"].is_u64());
-        Ok(is_read.then_some(()))
+        // And once more as a whole, which is what counts from then on.
+        let is_compared = relays
+            .iter()
+            .any(|relay| relay["history_by"] == "everything");
+        Ok((is_read && is_compared).then_some(()))
     })
     .await?;
     let first = traffic(&b).await?;
@@ -117,5 +121,6 @@ async fn a_second_full_reading_with_nothing_new_receives_almost_nothing() -> Res
     println!("first: {first}\nsecond: {second}");
     ensure!(second.events == 0, "{second}");
     ensure!(second.received * 100 < first.received, "{first}; {second}");
+    ensure!(second.sent * 100 < first.sent, "{first}; {second}");
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::sync::scene::Scene;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// G02-58, with half of the commands of a minute that it allows.
 #[tokio::test]
 async fn a_host_sees_five_at_once_and_thirty_in_a_minute() -> Result<()> {
     let mut scene = Scene::new().await?;

@@ -78,6 +78,7 @@ async fn what_waits_for_its_turn_waits_on_after_a_restart() -> Result<()> {
     scene.released(&state).await
 }
 
+/// G02-2, G02-7
 #[tokio::test]
 async fn what_expired_without_its_data_is_looked_for_and_survives_a_crash() -> Result<()> {
     let mut scene = Scene::with(&[

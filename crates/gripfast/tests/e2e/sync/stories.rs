@@ -35,6 +35,8 @@ async fn a_state_is_served_once_its_data_came_from_a_remote_host() -> Result<()>
 }
 
 /// `pr_event_syncs_from_remote` of the source document.
+///
+/// G02-3
 #[tokio::test]
 async fn a_pull_request_is_served_once_its_commit_came_from_a_remote_host() -> Result<()> {
     let (mut scene, project) = Scene::with_remote(&[]).await?;
