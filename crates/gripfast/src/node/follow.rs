@@ -8,7 +8,7 @@ use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_types::Domain;
 
-use super::base::Base;
+use super::{base::Base, component_settings};
 use crate::config::Settings;
 
 /// Starts to follow.
@@ -40,8 +40,6 @@ pub(super) fn start(base: &Base<'_>, relay: &Relay, store: &EventStore) -> anyho
 
 fn options(settings: &Settings, relay: &Relay) -> Options {
     let sync = &settings.sync;
-    // Lists of participants name relays that would learn what is here, and become members (G08-14).
-    let has_plus = sync.sync_plus_enabled && !settings.acceptance.private_mode;
     Options {
         bootstrap: sync.sync_bootstrap_relay_url.clone(),
         uses_nip77: !sync.sync_disable_negentropy,
@@ -56,7 +54,7 @@ fn options(settings: &Settings, relay: &Relay) -> Options {
         max_relays: sync.sync_max_relays,
         max_descendants: sync.sync_recursive_descendant_limit,
         look_every: Duration::from_secs(sync.sync_disconnect_check_interval_secs),
-        plus: has_plus.then(|| PlusOptions {
+        plus: component_settings::uses_lists(settings).then(|| PlusOptions {
             index_relays: sync.user_index_relays.clone(),
             fallback_relays: sync.sync_plus_fallback_relays.clone(),
         }),

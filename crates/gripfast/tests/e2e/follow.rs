@@ -2,6 +2,7 @@
 
 mod archive;
 mod hostile;
+mod identity;
 mod operator;
 mod other_makes;
 mod peers;
