@@ -17,6 +17,7 @@ mod refusal;
 mod refused;
 mod relay_url;
 mod replication;
+mod service_identity;
 mod session;
 mod status;
 mod targets;
@@ -34,4 +35,5 @@ pub use relay_url::{InvalidRelayUrl, RelayUrl};
 pub use replication::{
     RefsError, RefsFuture, RemoteRefs, ReplicaKind, ReplicaReport, ReplicaStatus, ReplicationTotals,
 };
+pub use service_identity::{IdentityParts, ServiceIdentity};
 pub use status::{FollowTotals, RelayHealth, RelayStatus};

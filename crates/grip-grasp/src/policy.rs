@@ -40,7 +40,13 @@ pub struct Policy {
     pub blacklist_auto_restore: bool,
     /// Keep requests to delete and let them do nothing (`NGIT_DELETION_REQUEST_DISRESPECTOR`).
     pub ignores_deletions: bool,
+    /// Bytes that served requests of one key to delete, and as many to vanish, may take up; none for
+    /// any number.
+    pub request_bytes_per_key: Option<usize>,
 }
+
+/// What requests of one key take up unless the operator says otherwise.
+const REQUEST_BYTES_PER_KEY: usize = 1 << 20;
 
 /// Repositories that are mirrored though they do not list this server (GRASP-05).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,6 +119,7 @@ impl Policy {
             blocked: Selection::default(),
             blacklist_auto_restore: false,
             ignores_deletions: false,
+            request_bytes_per_key: Some(REQUEST_BYTES_PER_KEY),
         }
     }
 

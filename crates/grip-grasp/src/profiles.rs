@@ -88,12 +88,16 @@ pub(crate) fn is_small(event: &grip_nostr::Event) -> bool {
 }
 
 impl Core {
-    /// Says whether somebody has a repository here, or has said something about one.
+    /// Says whether somebody has a repository here, or has said something about one, or is this
+    /// service itself.
     pub(crate) fn is_known(
         &self,
         author: &PublicKey,
         events: &dyn EventView,
     ) -> Result<bool, ViewError> {
+        if self.policy.load().is_service(author) {
+            return Ok(true);
+        }
         for kind in BY_WHICH_KNOWN {
             let bytes = events.stored_bytes(author, Kind::Custom(kind), 1);
             if bytes.map_err(ViewError::new)? > 0 {

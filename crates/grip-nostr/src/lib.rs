@@ -18,7 +18,7 @@ pub use filter::{Filter, InvalidFilter};
 pub use grip_types::RepoAddr;
 pub use maintainers::{Link, LinkKind, MaintainerRule, MaintainerSet, WhyEmpty, maintainer_set};
 pub use nostr::prelude::{Event, EventId, Kind, PublicKey, Timestamp};
-pub use proofs::{relay_proof, repository_proof, repository_root};
+pub use proofs::{relay_proof, repository_proof, repository_root, unsigned_repository_proof};
 pub use pull_request::{InvalidPullRequest, PullRequest};
 pub use relation::{Address, References, address_of, references};
 pub use served::{

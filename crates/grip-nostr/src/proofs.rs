@@ -1,24 +1,30 @@
 //! Proofs of a key: to a relay (NIP-42) and in a request over HTTP (NIP-98).
 
-use nostr::prelude::{Event, EventBuilder, FinalizeEvent as _, Keys, Kind, Tag, Timestamp};
+use nostr::prelude::{Event, Keys, Kind, PublicKey, SignEvent as _, Tag, Timestamp, UnsignedEvent};
 use url::Url;
 
 /// The event that proves a key to the relay that sent `challenge`.
 pub fn relay_proof(keys: &Keys, relay: &str, challenge: &str) -> Option<Event> {
     let tags = [["relay", relay], ["challenge", challenge]];
-    sign(keys, 22_242, tags, Timestamp::now())
+    let proof = unsigned(keys.public_key(), 22_242, tags, Timestamp::now());
+    keys.sign_event(proof).ok()
 }
 
 /// The event that proves a key to the git server of a repository, as GRASP-08 wants it: made for
 /// the root of the repository and for GET, whatever the request.
 pub fn repository_proof(keys: &Keys, root: &str, at: Timestamp) -> Option<Event> {
-    sign(keys, 27_235, [["u", root], ["method", "GET"]], at)
+    let proof = unsigned_repository_proof(keys.public_key(), root, at);
+    keys.sign_event(proof).ok()
 }
 
-fn sign(keys: &Keys, kind: u16, tags: [[&str; 2]; 2], at: Timestamp) -> Option<Event> {
-    let tags = tags.map(|tag| Tag::parse(tag).ok());
-    let builder = EventBuilder::new(Kind::from(kind), "").custom_created_at(at);
-    builder.tags(tags.into_iter().flatten()).finalize(keys).ok()
+/// The same before it is signed, for a key that somebody else keeps.
+pub fn unsigned_repository_proof(key: PublicKey, root: &str, at: Timestamp) -> UnsignedEvent {
+    unsigned(key, 27_235, [["u", root], ["method", "GET"]], at)
+}
+
+fn unsigned(key: PublicKey, kind: u16, tags: [[&str; 2]; 2], at: Timestamp) -> UnsignedEvent {
+    let tags = tags.into_iter().filter_map(|tag| Tag::parse(tag).ok());
+    UnsignedEvent::new(key, at, Kind::from(kind), tags, "")
 }
 
 /// The root of the repository that a URL is about: up to and including the last `.git` that ends

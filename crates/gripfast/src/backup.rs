@@ -231,3 +231,20 @@ fn sync_file_system(path: &Path) -> io::Result<()> {
     rustix::fs::syncfs(&directory)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_backup_at_a_time_is_written_to_a_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = Directory::open_or_make(dir.path()).unwrap();
+        let alone = one.lock().unwrap();
+        let other = Directory::open(dir.path()).unwrap();
+        let error = other.lock().unwrap_err().to_string();
+        assert!(error.contains("is under way"), "{error}");
+        drop(alone);
+        assert!(other.lock().is_ok());
+    }
+}

@@ -119,8 +119,11 @@ pub(crate) enum Command {
     #[command(after_long_help = CREDENTIAL_HELP)]
     Credential {
         /// File with your private key (nsec1… or hex), which only you can read
-        #[arg(long, value_name = "PATH")]
-        key_file: PathBuf,
+        #[arg(long, value_name = "PATH", required_unless_present = "bunker_file")]
+        key_file: Option<PathBuf>,
+        /// File with the bunker:// URI of the remote signer that has your key (NIP-46)
+        #[arg(long, value_name = "PATH", conflicts_with = "key_file")]
+        bunker_file: Option<PathBuf>,
         /// What git wants: get, store or erase
         #[arg(value_name = "get | store | erase")]
         operation: String,
@@ -559,7 +562,10 @@ Set up once for each private service; then plain git works:
     '!gripfast credential --key-file ~/.config/nostr/key'
   git clone https://git.example.com/npub1…/tides.git
 
-The key never leaves this machine: git gets a signature that opens one repository for a minute.";
+The key never leaves this machine: git gets a signature that opens one repository for a minute.
+
+With --bunker-file instead of --key-file the key stays with a remote signer (NIP-46): the file holds the \
+bunker:// URI that it shows, and the first use pairs with it.";
 
 const SERVE_HELP: &str = "\
 These are the options that most people need; `gripfast config --help` lists all. Each can also be \

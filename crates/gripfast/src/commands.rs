@@ -18,6 +18,7 @@ pub(crate) mod man;
 pub(crate) mod progress;
 pub(crate) mod purgatory;
 pub(crate) mod queue;
+pub(crate) mod relay_client;
 pub(crate) mod remote_helper;
 pub(crate) mod repos;
 pub(crate) mod resolve;

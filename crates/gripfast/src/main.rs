@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap_complete::Shell;
 use cli::{Command, Invocation};
+use commands::credential::KeySource;
 use config::{Flags, ProcessEnvironment};
 use node::import::Directories;
 
@@ -53,8 +54,10 @@ fn main() -> ExitCode {
         Command::Check { full, repair } => commands::check::run(&node, full, repair),
         Command::Credential {
             key_file,
+            bunker_file,
             operation,
-        } => commands::credential::run(&key_file, &operation),
+        } => KeySource::named(key_file, bunker_file)
+            .and_then(|source| commands::credential::run(&source, &operation)),
         Command::ImportNgitGrasp {
             dry_run,
             key,

@@ -16,6 +16,7 @@ mod index;
 mod lock;
 mod reload;
 mod resolve;
+mod service_identity;
 mod signals;
 mod sync;
 mod systemd;

@@ -21,12 +21,16 @@ pub(crate) enum Campaign {
     Follow,
     /// Honest clients beside every kind of attacker, from 1 and from 50 addresses
     Hostile,
+    /// 1,000 repositories moved in from each layout of ngit-grasp, and killed on the way
+    Import,
     /// A repository of 1 GiB pushed and cloned
     Memory,
     /// 10,000 jobs, eight processes, 300 kills, four of the database
     Queue,
     /// 32 nodes that find each other's repositories, and ten of them killed
     Resolve,
+    /// 100,000 deletion requests, from the day they come until they are forgotten
+    Retention,
 }
 
 /// Builds the `dist` profile and prints each figure beside its floor.
@@ -87,12 +91,24 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             (PLAIN, "follow::many::", 1, settings)
         }
         Campaign::Hostile => (NODE, "hostile::campaign::", 1, "GRIPFAST_HOSTILE_ROUNDS=25"),
+        Campaign::Import => (
+            PLAIN,
+            "import::many_",
+            1,
+            "GRIPFAST_IMPORT_REPOSITORIES=1000",
+        ),
         Campaign::Memory => (NODE, "memory::", 2, "GRIPFAST_MEMORY_MIB=1024"),
         Campaign::Queue => {
             let settings = "GRIPFAST_QUEUE_ITEMS=10000 GRIPFAST_QUEUE_KILLS=300";
             (QUEUE, "eight_", 1, settings)
         }
         Campaign::Resolve => (PLAIN, "resolve::many::", 1, "GRIPFAST_RESOLVE_NODES=32"),
+        Campaign::Retention => (
+            "-p grip-store --test store",
+            "requests::the_store_after_thousands",
+            1,
+            "GRIPFAST_DELETION_REQUESTS=100000",
+        ),
     };
     let words = format!("test {target} -- {filter} --nocapture --test-threads {threads}");
     let settings = settings

@@ -151,6 +151,28 @@ async fn nothing_goes_while_a_pack_waits_that_was_checked_against_it() {
     assert_fsck_is_clean(&sandbox.path(&repo));
 }
 
+#[tokio::test]
+async fn nothing_goes_while_a_backup_keeps_what_it_lays_out() {
+    let (sandbox, repo, _work, _, left) = moved_back(1_000).await;
+    let find = || sandbox.find_garbage(&repo.identifier, &[], KEEP, after(1));
+    let garbage = find().await.unwrap().expect("there is some");
+    let kept = sandbox.keep_objects().unwrap();
+    assert!(matches!(garbage.remove(&[]), Err(RepackError::Busy(_))));
+    assert!(sandbox.kind(&repo, left).is_some());
+    drop(kept);
+    assert!(collect(&sandbox, &repo, &[], after(1)).await.objects > 0);
+}
+
+#[tokio::test]
+async fn a_probe_that_a_crash_left_in_the_archive_does_not_stop_the_collection() {
+    let (sandbox, repo, _work, _, left) = moved_back(1_000).await;
+    let archive = sandbox.root().join(".archive").join(repo.npub());
+    std::fs::create_dir_all(&archive).unwrap();
+    std::fs::write(archive.join(".probe"), []).unwrap();
+    let done = collect(&sandbox, &repo, &[], after(1)).await;
+    assert!(done.objects > 0 && sandbox.kind(&repo, left).is_none());
+}
+
 /// A push that lands between the walk and the removal.
 #[tokio::test]
 async fn what_a_push_builds_on_that_came_during_the_collection_stays() {

@@ -405,6 +405,32 @@ async fn a_hidden_tip_of_a_contributor_keeps_its_objects_until_it_is_shown_or_dr
     assert_eq!(sandbox.staged_totals(), StagedTotals::default());
 }
 
+/// A backup has the pull requests of contributors too, with the records of whose share they are.
+#[tokio::test]
+async fn a_frozen_tree_has_contributor_repositories() {
+    let (sandbox, hosted, work, tip) = scene().await;
+    let repo = RepoAddr::contributor(hosted.owner, hosted.identifier.clone());
+    contribute(&sandbox, &repo, &work, tip, &nostr("ab")).await;
+    let kept = sandbox.keep_objects().unwrap();
+    let frozen = sandbox.freeze(&kept).unwrap();
+    let copy = frozen
+        .git
+        .join(".prs")
+        .join(repo.npub())
+        .join("project.git");
+    assert_fsck_is_clean(&copy);
+    let oid = tip.to_hex();
+    assert!(try_git(&copy, &["cat-file", "-e", &oid], b"").0.is_some());
+    // As a restored tree it opens with the ref and the upload.
+    drop(kept);
+    let restored = tempfile::tempdir().unwrap();
+    let place = restored.path().join("git");
+    std::fs::rename(&frozen.git, &place).unwrap();
+    let opened = grip_git::Repositories::open(grip_git::Options::new(&place)).unwrap();
+    assert_eq!(opened.refs(&repo).unwrap().len(), 1);
+    assert_eq!(opened.staged_totals().refs, 1);
+}
+
 /// A pack that leans on objects of the hosted repository is refused for a contributor.
 #[tokio::test]
 async fn a_contributors_pack_must_be_complete() {

@@ -17,9 +17,6 @@ use crate::{
     holding::HoldingReason,
 };
 
-/// What the deletion requests of one key may take up.
-const KEY_BYTES: usize = 1 << 20;
-
 /// What a request takes out of service.
 #[derive(Default)]
 struct Removal {
@@ -171,17 +168,19 @@ impl Core {
         self: &Arc<Self>,
         event: &Event,
     ) -> Result<Option<Answer>, GraspError> {
+        let Some(most) = self.policy.load().request_bytes_per_key else {
+            return Ok(None);
+        };
         let (author, kind) = (event.pubkey, event.kind);
         let look = move |core: &Self| -> Result<usize, ViewError> {
             let events = core.store.read().map_err(ViewError::new)?;
-            let used = events.stored_bytes(&author, kind, KEY_BYTES);
+            let used = events.stored_bytes(&author, kind, most);
             used.map_err(ViewError::new)
         };
         let used = self.blocking("grasp.look", look).await??;
-        let is_beyond = used >= KEY_BYTES;
-        Ok(is_beyond.then(|| {
+        Ok((used >= most).then(|| {
             Answer::refused(format!(
-                "rate-limited: deletion requests of yours take up {KEY_BYTES} bytes here already"
+                "rate-limited: deletion requests of yours take up {most} bytes here already"
             ))
         }))
     }

@@ -322,7 +322,11 @@ impl Core {
     ) -> Vec<String> {
         let mut lines = Vec::new();
         if released.announcements_released > 0 {
-            lines.push("the repository is announced to everyone now".to_owned());
+            let to = match self.policy.load().members {
+                Some(_) => "all members",
+                None => "everyone",
+            };
+            lines.push(format!("the repository is announced to {to} now"));
         }
         if let Some(state) = state {
             let short = &state.to_hex()[..8];

@@ -278,3 +278,31 @@ async fn g01_121_where_deletions_are_ignored_nothing_goes() {
     assert_eq!(aged.retired + aged.forgotten, 0);
     assert_eq!(scene.main(), scene.tip);
 }
+
+/// The bytes of one key's requests are bounded beside those of its network, and the bound is a setting.
+#[tokio::test]
+async fn requests_of_one_key_take_up_what_the_settings_allow() {
+    let scene = Scene::new().await;
+    let node = &scene.node;
+    node.enforce(|policy| policy.request_bytes_per_key = Some(1_000))
+        .await;
+    let (one, other) = (Author::new(), Author::new());
+    let request = |author: &Author| author.delete_events(&[Author::new().sign(1, "x", vec![]).id]);
+    let mut taken = 0;
+    let refusal = loop {
+        let answer = node.send(&request(&one)).await;
+        if !answer.accepted {
+            break answer;
+        }
+        taken += 1;
+        assert!(taken < 10, "nothing bounds them");
+    };
+    assert!(taken >= 2, "{refusal:?}");
+    assert!(refusal.message.starts_with("rate-limited:"), "{refusal:?}");
+    node.accepts(&request(&other), "").await;
+    node.enforce(|policy| policy.request_bytes_per_key = None)
+        .await;
+    for _ in 0..10 {
+        node.accepts(&request(&one), "").await;
+    }
+}

@@ -111,6 +111,40 @@ fn removed_events_leave_no_trace_and_may_come_again() {
     assert_eq!(store.put(&state), stored(&[]));
 }
 
+/// §17: the target branch of a pull request is a tag of one letter, and found by it.
+#[test]
+fn pull_requests_are_found_by_their_target_branch() {
+    let store = Fixture::new();
+    store.put(&event(1, ALICE, 1_618, 10, &[&["b", "release"]]));
+    store.put(&event(2, BOB, 1_618, 10, &[&["b", "main"]]));
+    store.put(&event(3, BOB, 1_618, 11, &[]));
+    let found = store.ids(&[filter(r##"{"kinds":[1618],"#b":["release"]}"##)]);
+    assert_eq!(found, [id(1).to_bytes()]);
+}
+
+/// What is taken from anybody relates nothing to anything, however it tags it, and also within the
+/// transaction that brought it.
+#[test]
+fn references_of_idle_kinds_do_not_count() {
+    let store = Fixture::new();
+    let idle = [
+        nostr::prelude::Kind::from(0),
+        nostr::prelude::Kind::from(10_317),
+    ];
+    let hex = id(9).to_hex();
+    let tags: &[&[&str]] = &[&["e", &hex]];
+    let write = |view: &mut grip_store::WriteView<'_>| {
+        view.put(&event(1, ALICE, 0, 10, tags), NOW)?;
+        view.put(&event(2, ALICE, 10_317, 10, tags), NOW)?;
+        let only_idle = view.is_referenced(&id(9), &idle)?;
+        view.put(&event(3, ALICE, 1, 10, tags), NOW)?;
+        Ok((only_idle, view.is_referenced(&id(9), &idle)?))
+    };
+    assert_eq!(store.store.write(write).unwrap(), (false, true));
+    let view = store.store.read().unwrap();
+    assert!(view.is_referenced(&id(9), &idle).unwrap());
+}
+
 #[test]
 fn references_are_found_by_every_relation_tag() {
     let store = Fixture::new();

@@ -20,7 +20,13 @@ pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
     let (app, web) = (cx.app, &cx.app.web);
     // The figures of the pages: both count what lists show.
     let catalog = app.catalog.get(app).await?;
-    let (disks, store) = places(app).await?;
+    // How large the machine is, is nobody else's business.
+    let (disks, store) = if cx.is_operator() {
+        let (disks, store) = places(app).await?;
+        (disks, Some(store))
+    } else {
+        (Vec::new(), None)
+    };
     let stats = web.grasp.stats();
     let held = stats.purgatory;
     let condition = condition(app);

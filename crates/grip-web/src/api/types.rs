@@ -47,8 +47,9 @@ pub struct NodeStatus {
     pub jobs: JobTotals,
     /// Events and pushes refused since the start, by cause.
     pub refused: BTreeMap<String, u64>,
+    /// Shown to the operator alone, like the next.
     pub disks: Vec<DiskStatus>,
-    pub store: StoreStatus,
+    pub store: Option<StoreStatus>,
 }
 
 /// The sync with other servers in a few figures.

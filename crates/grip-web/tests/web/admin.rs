@@ -172,3 +172,19 @@ async fn what_cannot_be_done_says_why() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn sizes_of_disks_and_stores_are_for_the_operator() -> Result<()> {
+    let node = Node::start().await?;
+    let seen = node.get("/api/v1/status").await?.json()?;
+    assert_eq!(seen["ready"], true, "{seen}");
+    assert!(seen["store"].is_null(), "{seen}");
+    assert_eq!(seen["disks"].as_array().map(Vec::len), Some(0), "{seen}");
+    let whole = node.order("GET", "/api/v1/status", &[]).await?.json()?;
+    assert!(whole["store"]["limit_bytes"].as_u64() > Some(0), "{whole}");
+    assert!(
+        whole["disks"][0]["total_bytes"].as_u64() > Some(0),
+        "{whole}"
+    );
+    Ok(())
+}

@@ -295,3 +295,86 @@ async fn the_relay_lets_members_in_and_strangers_not() -> Result<()> {
     relay.publish_ok(&note).await?;
     Ok(())
 }
+
+/// G08-4: every verb, about what is there and what is not.
+#[tokio::test]
+async fn the_relay_answers_a_stranger_the_same_whatever_is_there() -> Result<()> {
+    let service = Service::start().await?;
+    let stranger = &service.stranger;
+    let about = |name: &str| {
+        let coordinate = service.member.coordinate(name);
+        let issue = stranger.issue(&service.member, name, "hello");
+        vec![
+            json!(["REQ", "s", { "#a": [coordinate] }]),
+            json!(["COUNT", "s", { "#a": [coordinate] }]),
+            json!(["NEG-OPEN", "s", { "#a": [coordinate] }, "6100"]),
+            json!(["NEG-MSG", "s", "6100"]),
+            json!(["CLOSE", "s"]),
+            json!(["EVENT", issue]),
+            json!([
+                "EVENT",
+                service.member.announcement("git.example", name, vec![])
+            ]),
+            json!(["AUTH", issue]),
+        ]
+    };
+    let mut answers = Vec::new();
+    for name in [NAME, "xyzzy-held", "nothing-of-the-kind"] {
+        let mut relay = service.node.relay().await?;
+        let mut said = Vec::new();
+        for message in about(name) {
+            let is_silent = message[0] == "CLOSE";
+            relay.send(message).await?;
+            if is_silent {
+                continue;
+            }
+            let mut answer = relay.expect("an answer", |it| it[0] != "AUTH").await?;
+            ensure!(!answer.to_string().contains("xyzzy"), "{answer}");
+            if answer[0] == "OK" {
+                // The id of what was sent.
+                answer[1].take();
+            }
+            said.push(answer);
+        }
+        answers.push(said);
+    }
+    ensure!(
+        answers[0] == answers[1] && answers[1] == answers[2],
+        "{answers:#?}"
+    );
+    Ok(())
+}
+
+/// G08-10: in pairs that are asked at the same moment, either is the quicker one as often as not.
+#[tokio::test]
+async fn the_time_of_a_refusal_does_not_tell_what_is_there() -> Result<()> {
+    const PAIRS: usize = 300;
+    let service = Service::start().await?;
+    let mut connections = [service.node.open().await?, service.node.open().await?];
+    let names = [NAME, "nothing-of-them"];
+    let requests = names.map(|name| {
+        let path = service.path(name, "/info/refs?service=git-upload-pack");
+        let proof = service.stranger.authorization(&service.root(name));
+        format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: {proof}\r\n\r\n")
+    });
+    let mut slower = 0;
+    for pair in 0..PAIRS {
+        let mut times = [std::time::Duration::ZERO; 2];
+        // Each is the first one as often as the other.
+        for at in [pair % 2, 1 - pair % 2] {
+            let began = tokio::time::Instant::now();
+            connections[at].send(requests[at].as_bytes()).await?;
+            let answer = connections[at].response().await?;
+            times[at] = began.elapsed();
+            ensure!(answer.status == 401, "{answer:?}");
+        }
+        slower += usize::from(times[0] > times[1]);
+    }
+    // Five standard deviations of a fair coin.
+    let (low, high) = (PAIRS * 35 / 100, PAIRS * 65 / 100);
+    ensure!(
+        (low..high).contains(&slower),
+        "what is there took longer {slower} of {PAIRS} times"
+    );
+    Ok(())
+}

@@ -281,3 +281,27 @@ async fn check(target: &Target, full: bool) -> anyhow::Result<(usize, u64)> {
         .events;
     Ok((all.len(), events))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_elsewhere_is_left_alone_unless_this_restore_began_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join("other.sqlite");
+        let target = Target {
+            database: database.clone(),
+            ..Target::below(&dir.path().join("data"), Path::new("git"))
+        };
+        fs::write(&database, "of somebody else").unwrap();
+        let error = target.prepare().unwrap_err().to_string();
+        assert!(error.contains("is there already"), "{error}");
+        assert_eq!(fs::read_to_string(&database).unwrap(), "of somebody else");
+        fs::remove_file(&database).unwrap();
+        target.prepare().unwrap();
+        // What a restore that was cut off had written goes on.
+        fs::write(&database, "half").unwrap();
+        target.prepare().unwrap();
+    }
+}

@@ -1,19 +1,22 @@
 //! `gripfast credential`: the helper by which git gets into repositories of private services.
 //!
 //! Git asks a helper for a user name and a password; the password is a proof of the key for this one
-//! repository (GRASP-08, NIP-98), which counts for a minute.
+//! repository (GRASP-08, NIP-98), which counts for a minute. The key is in a file, or with a remote
+//! signer (NIP-46).
+
+mod bunker;
 
 use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read as _},
     os::unix::fs::MetadataExt as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use grip_nostr::{Timestamp, repository_proof, repository_root};
+use grip_nostr::{Event, Timestamp, repository_proof, repository_root, unsigned_repository_proof};
 use nostr::prelude::Keys;
 use url::Url;
 
@@ -22,8 +25,24 @@ const LIFETIME: u64 = 60;
 /// Longest request of git, and longest key file, that are read.
 const MAX_BYTES: u64 = 64 << 10;
 
+/// Where the key is.
+#[derive(Debug)]
+pub(crate) enum KeySource {
+    /// A file with the key itself.
+    Key(PathBuf),
+    /// A file with the `bunker://` URI of a remote signer.
+    Bunker(PathBuf),
+}
+
+impl KeySource {
+    pub(crate) fn named(key: Option<PathBuf>, bunker: Option<PathBuf>) -> anyhow::Result<Self> {
+        let named = key.map(Self::Key).or(bunker.map(Self::Bunker));
+        named.context("name a file with --key-file or --bunker-file")
+    }
+}
+
 /// Answers one request of git on standard input.
-pub(crate) fn run(key_file: &Path, operation: &str) -> anyhow::Result<()> {
+pub(crate) fn run(source: &KeySource, operation: &str) -> anyhow::Result<()> {
     // There is nothing to store or to erase, and git asks to leave out what is not known.
     if operation != "get" {
         return Ok(());
@@ -36,8 +55,18 @@ pub(crate) fn run(key_file: &Path, operation: &str) -> anyhow::Result<()> {
     let Some(url) = repository(&request)? else {
         return Ok(());
     };
-    let keys = read_key(key_file)?;
-    anstream::print!("{}", answer(&keys, &url, Timestamp::now())?);
+    let root = repository_root(&url);
+    let proof = match source {
+        KeySource::Key(file) => {
+            let proof = repository_proof(&read_key(file)?, &root, Timestamp::now());
+            proof.context("cannot sign")?
+        }
+        // Of the moment when the signer is asked: pairing with it may take a while.
+        KeySource::Bunker(file) => bunker::sign(file, |key| {
+            unsigned_repository_proof(key, &root, Timestamp::now())
+        })?,
+    };
+    anstream::print!("{}", answer(&proof)?);
     Ok(())
 }
 
@@ -61,31 +90,37 @@ fn repository(request: &str) -> anyhow::Result<Option<Url>> {
     Ok(Some(url))
 }
 
-fn answer(keys: &Keys, url: &Url, now: Timestamp) -> anyhow::Result<String> {
-    let proof = repository_proof(keys, &repository_root(url), now).context("cannot sign")?;
-    let token = STANDARD.encode(serde_json::to_vec(&proof)?);
-    let until = now.as_secs() + LIFETIME;
+fn answer(proof: &Event) -> anyhow::Result<String> {
+    let token = STANDARD.encode(serde_json::to_vec(proof)?);
+    let until = proof.created_at.as_secs() + LIFETIME;
     Ok(format!(
         "username=nostr\npassword={token}\npassword_expiry_utc={until}\n"
     ))
 }
 
 fn read_key(file: &Path) -> anyhow::Result<Keys> {
+    let keys = Keys::parse(read_secret(file)?.trim());
+    keys.ok().with_context(|| {
+        let shown = file.display();
+        format!("{shown} holds no private key (nsec1… or 64 hex digits)")
+    })
+}
+
+/// Reads a file that only its owner can read.
+fn read_secret(file: &Path) -> anyhow::Result<String> {
     let shown = file.display();
-    let opened = fs::File::open(file).with_context(|| format!("cannot read the key {shown}"))?;
+    let opened = fs::File::open(file).with_context(|| format!("cannot read {shown}"))?;
     let mode = opened.metadata()?.mode();
     ensure!(
         mode & 0o077 == 0,
-        "others can read the key {shown}: run chmod 600 on it"
+        "others can read {shown}: run chmod 600 on it"
     );
     let mut text = String::new();
     opened
         .take(MAX_BYTES)
         .read_to_string(&mut text)
-        .with_context(|| format!("cannot read the key {shown}"))?;
-    let keys = Keys::parse(text.trim());
-    keys.ok()
-        .with_context(|| format!("{shown} holds no private key (nsec1… or 64 hex digits)"))
+        .with_context(|| format!("cannot read {shown}"))?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -98,7 +133,9 @@ mod tests {
         let request = "capability[]=authtype\nprotocol=https\nhost=git.example:8443\n\
                        path=npub1x/my%20tides.git\n\nhost=ignored\n";
         let url = repository(request).unwrap().unwrap();
-        let text = answer(&keys, &url, Timestamp::from_secs(1000)).unwrap();
+        let at = Timestamp::from_secs(1000);
+        let proof = repository_proof(&keys, &repository_root(&url), at).unwrap();
+        let text = answer(&proof).unwrap();
         let password = text.lines().nth(1).unwrap().strip_prefix("password=");
         let json = STANDARD.decode(password.unwrap()).unwrap();
         let proof: grip_nostr::Event = serde_json::from_slice(&json).unwrap();

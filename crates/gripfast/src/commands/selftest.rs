@@ -1,6 +1,5 @@
 //! `gripfast selftest`: the whole way of a repository, on a temporary node or on a running one.
 
-mod relay;
 mod remote;
 mod report;
 mod temporary;

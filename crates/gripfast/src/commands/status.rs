@@ -11,7 +11,7 @@ use crate::{cli::NodeRequest, commands::client::Node};
 pub(crate) fn run(request: &NodeRequest) -> anyhow::Result<()> {
     let node = Node::new(request)?;
     let path = ["api", "v1", "status"];
-    let status: NodeStatus = node.data(&path, &[])?;
+    let status: NodeStatus = node.data_for_operator(&path)?;
     if request.json {
         anstream::println!("{:#}", serde_json::to_value(&status)?);
     } else {

@@ -160,6 +160,9 @@ options! {
         /// Keep all deletion requests, and let them delete and refuse nothing: for archives. Bans
         /// still act.
         deletion_request_disrespector: bool = "false", ngit;
+        /// Bytes that deletion requests of one key may take up, and as many its requests to vanish,
+        /// beside what its network may send (`relay_unrelated_bytes_per_hour`). 0 lifts the limit.
+        deletion_request_max_bytes_per_key: Count<usize, 0> = "1048576", live;
     }
 
     "Limits" in limits: Limits {

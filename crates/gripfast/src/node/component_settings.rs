@@ -30,8 +30,14 @@ pub(super) fn policy(settings: &Settings, service: &Service, identity: &Identity
         members: identity.members(),
         blacklist_auto_restore: settings.acceptance.blacklist_auto_restore,
         ignores_deletions: settings.deletion.deletion_request_disrespector,
+        request_bytes_per_key: request_bytes_per_key(&settings.deletion),
         ..Policy::open(service.clone())
     }
+}
+
+fn request_bytes_per_key(deletion: &Deletion) -> Option<usize> {
+    let bytes = deletion.deletion_request_max_bytes_per_key;
+    (bytes > 0).then_some(bytes)
 }
 
 /// More requests a second than one address can make.
@@ -133,21 +139,23 @@ fn curation(settings: &Settings) -> Option<String> {
 
 /// The numbers of the GRASP documents that are on.
 fn grasps(settings: &Settings) -> Vec<u8> {
-    let sync = &settings.sync;
-    let is_private = settings.acceptance.private_mode;
     let documents = [
         (1, true),
-        (2, sync.sync_enabled),
-        (
-            3,
-            sync.sync_enabled && sync.sync_plus_enabled && !is_private,
-        ),
+        (2, settings.sync.sync_enabled),
+        (3, uses_lists(settings)),
         (5, settings.archive().mode.is_some()),
         (6, takes_contributions(settings)),
-        (8, is_private),
+        (8, settings.acceptance.private_mode),
     ];
     let is_on = documents.into_iter().filter(|(_, is_on)| *is_on);
     is_on.map(|(document, _)| document).collect()
+}
+
+/// Says whether lists of participants are looked up and followed (GRASP-03): they name relays that would
+/// learn what a private service has, and become its members (G08-14).
+pub(super) fn uses_lists(settings: &Settings) -> bool {
+    let sync = &settings.sync;
+    sync.sync_enabled && sync.sync_plus_enabled && !settings.acceptance.private_mode
 }
 
 /// Says whether pull requests are hosted below `/prs/`; a read-only archive takes no pushes (G05-8).
@@ -306,6 +314,46 @@ fn rate(per_second: u32) -> Rate {
 mod tests {
     use super::*;
     use crate::config::tests::Fake;
+
+    #[test]
+    fn bytes_of_deletion_requests_are_bounded_by_key_unless_that_is_lifted() {
+        let bound = |value: &str| {
+            let fake = Fake::default().env("GRIPFAST_DELETION_REQUEST_MAX_BYTES_PER_KEY", value);
+            request_bytes_per_key(&fake.loaded().settings.deletion)
+        };
+        let service = Service::parse("git.example").unwrap();
+        let usual = request_bytes_per_key(&Fake::default().loaded().settings.deletion);
+        assert_eq!(usual, Policy::open(service).request_bytes_per_key);
+        assert_eq!((bound("5000"), bound("0")), (Some(5_000), None));
+    }
+
+    /// G08-14, G05-8
+    #[test]
+    fn what_a_service_does_not_do_it_does_not_advertise() {
+        let fake = |pairs: &[(&str, &str)]| {
+            let fake = pairs.iter().fold(Fake::default(), |fake, (name, text)| {
+                fake.env(&format!("NGIT_{name}"), text)
+            });
+            grasps(&fake.loaded().settings)
+        };
+        let plus = ("SYNC_PLUS_ENABLED", "true");
+        assert_eq!(fake(&[plus]), [1, 2, 3]);
+        let npub = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d";
+        let private = [plus, ("PRIVATE_MODE", "true"), ("PRIVATE_MEMBERS", npub)];
+        assert_eq!(
+            fake(&private),
+            [1, 2, 8],
+            "lists of participants are not followed"
+        );
+        let prs = ("GRASP06_ENABLE", "true");
+        assert_eq!(fake(&[prs]), [1, 2, 6]);
+        let archive = [prs, ("ARCHIVE_ALL", "true")];
+        assert_eq!(
+            fake(&archive),
+            [1, 2, 5],
+            "a read-only archive takes no pushes"
+        );
+    }
 
     #[test]
     fn what_the_table_says_of_shares_reaches_the_relay_and_the_purgatory() {

@@ -17,7 +17,7 @@ use tokio::{net::TcpSocket, time::Instant};
 
 use super::{
     base::Base, component_settings, database, disk, egress, github::Gateways, identity::Identity,
-    index, resolve, sync, watch,
+    index, resolve, service_identity, sync, watch,
 };
 use crate::{
     admin_token,
@@ -120,6 +120,7 @@ impl Components {
         let resolving = resolve::start(&base).await?;
         let sync = sync::start(&base, &resolving.resolver, &relay, &store)?;
         identity.start(&front);
+        service_identity::start(&base, &relay, &store)?;
         let gateways = Gateways::open(&base)?;
         let indexed = index::start(&base, &gateways).await?;
         let watched = watch::start(&base, indexed.index.as_ref(), &gateways).await?;

@@ -8,7 +8,7 @@ use grip_relay::Relay;
 use grip_store::EventStore;
 use grip_types::Domain;
 
-use super::base::Base;
+use super::{base::Base, component_settings};
 use crate::config::Settings;
 
 /// Starts to follow.
@@ -68,9 +68,7 @@ fn options(settings: &Settings, relay: &Relay) -> Options {
 
 fn plus(settings: &Settings) -> Option<PlusOptions> {
     let sync = &settings.sync;
-    // Lists of participants name relays that would learn what is here, and become members (G08-14).
-    let has_plus = sync.sync_plus_enabled && !settings.acceptance.private_mode;
-    has_plus.then(|| PlusOptions {
+    component_settings::uses_lists(settings).then(|| PlusOptions {
         index_relays: sync.user_index_relays.clone(),
         fallback_relays: sync.sync_plus_fallback_relays.clone(),
     })

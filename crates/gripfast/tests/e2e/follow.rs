@@ -3,6 +3,7 @@
 mod archive;
 mod hostile;
 mod many;
+mod identity;
 mod operator;
 mod other_makes;
 mod peers;

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -200,15 +201,32 @@ async fn directories_of_each_version_are_moved_in_and_a_second_run_changes_nothi
     Ok(())
 }
 
-/// L-10
+/// How many repositories: some, or what `cargo xtask campaign import` says.
+fn many() -> usize {
+    let asked = std::env::var("GRIPFAST_IMPORT_REPOSITORIES").ok();
+    asked.map_or(60, |count| count.parse().expect("a number"))
+}
+
 #[tokio::test]
-async fn an_import_that_is_killed_goes_on_where_it_was() -> Result<()> {
+async fn many_repositories_of_1_x_are_moved_in_whatever_cuts_it_off() -> Result<()> {
+    many_are_moved_in(Version::One).await
+}
+
+#[tokio::test]
+async fn many_repositories_of_3_x_are_moved_in_whatever_cuts_it_off() -> Result<()> {
+    many_are_moved_in(Version::Three).await
+}
+
+/// L-10: killed at the first repository, in the middle and among the events, then run to its end; a
+/// further run changes nothing, and everything is served as it was.
+async fn many_are_moved_in(version: Version) -> Result<()> {
+    let count = many();
     let mut node = Node::prepare(BINARY, &[])?;
-    let left = Left::make(Version::Three, 40, &node)?;
+    let left = Left::make(version, count, &node)?;
     let owner = node.data_dir().join("git").join(left.owner.npub());
     let arguments = left.arguments();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    for at_least in [1, 20, 40] {
+    for at_least in [1, count / 2, count] {
         let mut child = node.command(&arguments).spawn()?;
         until_true("some of it is here", || {
             fs::read_dir(&owner).map_or(0, Iterator::count) >= at_least
@@ -216,8 +234,25 @@ async fn an_import_that_is_killed_goes_on_where_it_was() -> Result<()> {
         .await?;
         child.kill().await?;
     }
+    let began = Instant::now();
     let report = left.import(&node, &[]).await?;
+    let taken = began.elapsed();
     ensure!(report["differing_refs"] == json!([]), "{report:#}");
+    let began = Instant::now();
+    let again = left.import(&node, &[]).await?;
+    println!(
+        "{count} repositories, {} events: {taken:?} after three kills, {:?} to find all there",
+        4 * count,
+        began.elapsed()
+    );
+    for what in ["repositories", "events"] {
+        ensure!(again[what]["taken"] == 0, "{again:#}");
+    }
+    ensure!(again["events"]["already_here"] == 4 * count, "{again:#}");
+    ensure!(again["differing_refs"] == json!([]), "{again:#}");
+    // Half a second for each is far more than it takes on a busy machine.
+    let bound = Duration::from_secs(60) + Duration::from_millis(500) * u32::try_from(count)?;
+    ensure!(taken < bound, "{taken:?}");
     left.must_be_served(&mut node).await
 }
 

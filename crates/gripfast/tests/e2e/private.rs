@@ -1,5 +1,8 @@
 //! Private services (GRASP-08): members with plain git, a stranger, and other services.
 
+mod bunker;
+mod sockets;
+
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
@@ -42,10 +45,21 @@ impl Person {
 
     /// Runs git as this person would after following `gripfast credential --help`.
     async fn git(&self, directory: &Path, args: &[&str]) -> Result<GitOutput> {
-        let key = self.home.path().join("key");
+        self.git_with("--key-file", &self.home.path().join("key"), directory, args)
+            .await
+    }
+
+    /// The same with another way to the key.
+    async fn git_with(
+        &self,
+        option: &str,
+        file: &Path,
+        directory: &Path,
+        args: &[&str],
+    ) -> Result<GitOutput> {
         let helper = format!(
-            "credential.helper=!'{BINARY}' credential --key-file '{}'",
-            key.display()
+            "credential.helper=!'{BINARY}' credential {option} '{}'",
+            file.display()
         );
         let set_up = ["-c", &helper, "-c", "credential.useHttpPath=true"];
         git::run(directory, [&set_up, args].concat()).await
@@ -109,7 +123,11 @@ async fn two_members_work_with_plain_git_and_a_stranger_gets_nothing() -> Result
     ensure!(relay.publish(&announced).await?.is_held());
     let state = ada.author.state("tides", &[(MAIN, &tip)], Some(MAIN));
     relay.publish_ok(&state).await?;
-    ada.git(tree.path(), &["push", &url, MAIN]).await?.text()?;
+    let pushed = ada.git(tree.path(), &["push", &url, MAIN]).await?;
+    ensure!(
+        pushed.ok && pushed.stderr.contains("announced to all members now"),
+        "{pushed:?}"
+    );
     // Bob clones, commits and pushes.
     bob.clone_into(&url, "tides").await?.text()?;
     let clone = bob.home.path().join("tides");

@@ -7,13 +7,11 @@ use reqwest::{Client, Method, Response};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{
-    relay::RelayClient,
-    report::{Checked, Failure, Report},
-};
+use super::report::{Checked, Failure, Report};
 use crate::commands::{
     cause::{self, Cause},
     progress::size,
+    relay_client::RelayClient,
 };
 
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -19,11 +19,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{
-    relay::RelayClient,
-    report::{Checked, Failure, Report},
-};
-use crate::{admin_token, failure::sentence};
+use super::report::{Checked, Failure, Report};
+use crate::{admin_token, commands::relay_client::RelayClient, failure::sentence};
 
 const IDENTIFIER: &str = "selftest";
 /// How long a start, or a run of git, may take.

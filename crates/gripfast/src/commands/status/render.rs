@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use anstyle::{AnsiColor, Color, Style};
-use grip_web::api_types::{DiskStatus, NodeStatus};
+use grip_web::api_types::{DiskStatus, NodeStatus, StoreStatus};
 
 use crate::commands::{
     progress::size,
@@ -76,20 +76,9 @@ pub(super) fn page(status: &NodeStatus) -> String {
     for disk in &status.disks {
         line!(out, "disk", "{}", self::disk(disk));
     }
-    let store = &status.store;
-    let percent = percent(store.used_bytes, store.limit_bytes);
-    let hint = if percent >= NEARLY_FULL {
-        "; raise event_map_bytes, or `gripfast compact`"
-    } else {
-        ""
-    };
-    line!(
-        out,
-        "events",
-        "{} of {} in the event store{hint}",
-        size(store.used_bytes),
-        size(store.limit_bytes),
-    );
+    if let Some(store) = &status.store {
+        line!(out, "events", "{}", self::store(store));
+    }
     out
 }
 
@@ -147,6 +136,16 @@ fn disk(disk: &DiskStatus) -> String {
     };
     let (total, holds) = (size(disk.total_bytes), plain(&disk.holds));
     format!("{free} of {total} free ({holds}){note}")
+}
+
+fn store(store: &StoreStatus) -> String {
+    let hint = if percent(store.used_bytes, store.limit_bytes) >= NEARLY_FULL {
+        "; raise event_map_bytes, or `gripfast compact`"
+    } else {
+        ""
+    };
+    let (used, limit) = (size(store.used_bytes), size(store.limit_bytes));
+    format!("{used} of {limit} in the event store{hint}")
 }
 
 fn percent(part: u64, whole: u64) -> u64 {

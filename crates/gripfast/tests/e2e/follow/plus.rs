@@ -56,11 +56,18 @@ async fn g03_2_participants_are_followed_by_their_lists_and_those_without_one_by
     publish(&node, &of_listed).await?;
     publish(&node, &of_unlisted).await?;
     all_served(&node, &[&profile, &list, &elsewhere, &far]).await?;
-    // Nothing is published there (G02-51), and the fallback is not asked about who has a list.
+    // Nothing is published there but who the service is (G02-51, E-5), and the fallback is not asked
+    // about who has a list.
+    let names = node.json("/.well-known/nostr.json").await?;
     for relay in [&index, &own, &fallback] {
         let heard = relay.heard();
+        let published = heard.iter().filter(|message| message[0] == "EVENT");
+        let is_own = |event: &Value| {
+            event["pubkey"] == names["names"]["_"]
+                && [json!(0), json!(10002)].contains(&event["kind"])
+        };
         ensure!(
-            heard.iter().all(|message| message[0] != "EVENT"),
+            published.clone().all(|message| is_own(&message[1])),
             "{heard:?}"
         );
     }

@@ -65,12 +65,17 @@ pub struct Person {
 
 impl Person {
     pub fn new(name: &'static str, line: Line, node: &Node) -> Result<Self> {
+        Self::with_relay(name, line, node.relay_url())
+    }
+
+    /// Somebody whose own events go to `relay`.
+    pub fn with_relay(name: &'static str, line: Line, relay: String) -> Result<Self> {
         let person = Self {
             name,
             line,
             dir: TempDir::new()?,
             programs: line.programs()?,
-            relay: node.relay_url(),
+            relay,
         };
         std::fs::create_dir(person.work())?;
         let config = format!(

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Node, git};
+use grip_testkit::{Author, Node, RelayClient, git};
 use nostr::prelude::{Event, PublicKey};
 use serde_json::{Value, json};
+use url::Url;
 
 pub const IDENTIFIER: &str = "demo";
 
@@ -17,6 +18,8 @@ pub type Refs = BTreeMap<String, String>;
 pub struct Served {
     pub owner: PublicKey,
     url: String,
+    /// Who looks, where the service is private.
+    member: Option<Author>,
 }
 
 impl Served {
@@ -24,11 +27,44 @@ impl Served {
         Ok(Self {
             owner: PublicKey::parse(npub)?,
             url: format!("{}/{npub}/{IDENTIFIER}.git", node.http_url()),
+            member: None,
+        })
+    }
+
+    /// The repository of a private service, as one of its members sees it.
+    pub fn to_member(node: &Node, npub: &str, member: &Author) -> Result<Self> {
+        let member = Some(member.clone());
+        Ok(Self {
+            member,
+            ..Self::new(node, npub)?
         })
     }
 
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The URL for git, with a proof in it where one is needed (GRASP-08).
+    pub fn git_url(&self) -> Result<String> {
+        let Some(member) = &self.member else {
+            return Ok(self.url.clone());
+        };
+        let proof = member.authorization(&self.url);
+        let mut url = Url::parse(&self.url)?;
+        let password = proof.trim_start_matches("Nostr ");
+        let set = url.set_username("nostr");
+        let set = set.and_then(|()| url.set_password(Some(password)));
+        ensure!(set.is_ok(), "{url} takes no password");
+        Ok(url.into())
+    }
+
+    async fn connect(&self, node: &Node) -> Result<RelayClient> {
+        let mut relay = node.connect().await?;
+        if let Some(member) = &self.member {
+            let answer = relay.log_in(member, &node.relay_url()).await?;
+            ensure!(answer.accepted, "{}", answer.message);
+        }
+        Ok(relay)
     }
 
     fn coordinate(&self) -> String {
@@ -37,7 +73,7 @@ impl Served {
 
     /// Branches, tags and the refs of pull requests, without HEAD and without peeled tags.
     pub async fn refs(&self) -> Result<Refs> {
-        let all = git::ls_remote(&self.url).await?.into_iter();
+        let all = git::ls_remote(&self.git_url()?).await?.into_iter();
         Ok(all
             .filter(|(name, _)| name != "HEAD" && !name.ends_with("^{}"))
             .collect())
@@ -52,7 +88,7 @@ impl Served {
             .filter(|(name, _)| !name.starts_with("refs/nostr/"))
             .collect();
         ensure!(served == *refs, "git serves {served:#?}\nnot {refs:#?}");
-        let head = git::remote_head(&self.url).await?;
+        let head = git::remote_head(&self.git_url()?).await?;
         ensure!(
             head.as_deref() == Some("refs/heads/main"),
             "HEAD is {head:?}"
@@ -98,8 +134,8 @@ impl Served {
     }
 
     async fn one(&self, node: &Node, filter: Value) -> Result<Event> {
-        let mut found = node
-            .connect()
+        let mut found = self
+            .connect(node)
             .await?
             .query(std::slice::from_ref(&filter))
             .await?;
@@ -110,7 +146,7 @@ impl Served {
 
 /// Nothing waits for its other half.
 pub async fn nothing_is_held(node: &Node) -> Result<()> {
-    let metrics = node.get("/metrics").await?.text();
+    let metrics = node.admin_get("/metrics").await?.text();
     let entries: Vec<&str> = metrics
         .lines()
         .filter(|line| line.starts_with("ngit_purgatory_entries{"))

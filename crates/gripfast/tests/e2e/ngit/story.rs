@@ -17,14 +17,16 @@ const FEATURE: &str = "refs/heads/feature";
 
 /// A node, its people, and what the repository should look like by now.
 pub struct Story {
-    node: Node,
+    pub(super) node: Node,
     /// The maintainer.
     ada: Person,
     /// The contributor.
     bob: Person,
     bob_key: PublicKey,
-    served: Served,
+    pub(super) served: Served,
     refs: Refs,
+    /// Arguments of `ngit init` beside the usual ones.
+    init_with: &'static [&'static str],
 }
 
 impl Story {
@@ -42,7 +44,26 @@ impl Story {
             bob_key,
             served,
             refs: Refs::new(),
+            init_with: &[],
         })
+    }
+
+    /// The same day on a private node, of which both are members.
+    pub fn private(
+        node: Node,
+        served: Served,
+        [ada, bob]: [Person; 2],
+        bob_key: PublicKey,
+    ) -> Self {
+        Self {
+            node,
+            ada,
+            bob,
+            bob_key,
+            served,
+            refs: Refs::new(),
+            init_with: &["--private"],
+        }
     }
 
     /// A failure with what the node printed.
@@ -63,7 +84,7 @@ impl Story {
             "--grasp-server",
             &server,
         ];
-        self.ada.ok(&init).await?;
+        self.ada.ok(&[&init[..], self.init_with].concat()).await?;
         let announcement = self.served.announcement(&self.node).await?;
         let clone = served::value(&announcement, "clone");
         ensure!(clone == Some(self.served.url()), "it announces {clone:?}");
@@ -118,7 +139,7 @@ impl Story {
     }
 
     pub async fn clone_by_the_contributor(&self) -> Result<()> {
-        let url = self.ada.ok(&["git", "remote", "get-url", "origin"]).await?;
+        let url = self.origin().await?;
         ensure!(url.starts_with("nostr://"), "origin is {url}");
         self.bob.ok(&["git", "clone", &url, "."]).await?;
         for name in [MAIN, "refs/tags/v1", "refs/tags/light"] {
@@ -126,6 +147,11 @@ impl Story {
             ensure!(cloned == self.refs[name], "{name} was cloned at {cloned}");
         }
         Ok(())
+    }
+
+    /// The URL by which the maintainer's work tree knows the repository.
+    pub async fn origin(&self) -> Result<String> {
+        self.ada.ok(&["git", "remote", "get-url", "origin"]).await
     }
 
     /// Opens a pull request by pushing a branch, and pushes to it once more.
@@ -234,7 +260,7 @@ impl Story {
         self.node.crash_and_restart().await?;
         ensure!(self.served.refs().await? == before, "refs were lost");
         self.as_expected("restart").await?;
-        let clone = WorkTree::clone(self.served.url(), &["--mirror"]).await?;
+        let clone = WorkTree::clone(&self.served.git_url()?, &["--mirror"]).await?;
         clone.git(["fsck", "--strict"])?;
         ensure!(clone.tip("main")? == self.refs[MAIN]);
         Ok(())

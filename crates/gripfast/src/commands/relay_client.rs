@@ -17,11 +17,12 @@ pub(super) struct RelayClient {
 }
 
 impl RelayClient {
-    /// Connects to the relay of a node by its HTTP URL.
+    /// Connects to a relay by its URL, or to that of a node by its HTTP URL.
     pub(super) async fn connect(url: &str) -> anyhow::Result<Self> {
         let url = match url.strip_prefix("http") {
             Some(rest) => format!("ws{rest}"),
-            None => bail!("{url} is no URL of a node"),
+            None if url.starts_with("ws") => url.to_owned(),
+            None => bail!("{url} is no URL of a relay"),
         };
         let connected = timeout(PATIENCE, connect_async(url)).await;
         let (socket, _) = connected.context("no answer in time")??;
@@ -63,16 +64,21 @@ impl RelayClient {
         }
     }
 
-    async fn send(&mut self, message: &Value) -> anyhow::Result<()> {
+    pub(super) async fn send(&mut self, message: &Value) -> anyhow::Result<()> {
         let text = Message::text(message.to_string());
         let sent = timeout(PATIENCE, self.socket.send(text)).await;
         Ok(sent.context("the relay does not take a message")??)
     }
 
     async fn next(&mut self) -> anyhow::Result<Value> {
+        let next = timeout(PATIENCE, self.next_unhurried()).await;
+        next.context("no answer in time")?
+    }
+
+    /// The next message, whenever it comes.
+    pub(super) async fn next_unhurried(&mut self) -> anyhow::Result<Value> {
         loop {
-            let message = timeout(PATIENCE, self.socket.next()).await;
-            let message = message.context("no answer in time")?;
+            let message = self.socket.next().await;
             match message.context("the relay closed the connection")?? {
                 Message::Text(text) => return Ok(serde_json::from_str(&text)?),
                 Message::Close(_) => bail!("the relay closed the connection"),
