@@ -2,6 +2,8 @@
 //!
 //! Where a feature has a report of its own, that is serialised as it is.
 
+mod orders;
+
 use std::collections::BTreeMap;
 
 use grip_grasp::{Block, Explanation, Removed, RepositoryFacts, WaitingFacts};
@@ -10,13 +12,15 @@ use grip_ingest::{Gap, Retained};
 use grip_queue::{JobFacts, KindStats, State};
 use grip_resolve::Source;
 use grip_types::Identifier;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use self::orders::*;
 use crate::{Backend, FollowTotals, HostBudget, RelayStatus, SyncTotals, UrlAttempt};
 
 /// `GET /api/v1/status`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct NodeStatus {
     pub version: String,
@@ -49,7 +53,7 @@ pub struct NodeStatus {
 }
 
 /// The sync with other servers in a few figures.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct SyncSummary {
     pub enabled: bool,
@@ -64,7 +68,7 @@ pub struct SyncSummary {
 }
 
 /// Jobs of the work queue, of all kinds.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct JobTotals {
     pub due: u64,
@@ -73,7 +77,7 @@ pub struct JobTotals {
 }
 
 /// A disk that the node writes to.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct DiskStatus {
     /// What lies on it.
@@ -85,7 +89,7 @@ pub struct DiskStatus {
 }
 
 /// How full the event store is.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct StoreStatus {
     pub used_bytes: u64,
@@ -93,7 +97,7 @@ pub struct StoreStatus {
 }
 
 /// `GET /api/v1/sync`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct SyncStatus {
     pub enabled: bool,
@@ -111,7 +115,7 @@ pub struct SyncStatus {
 }
 
 /// One identifier that waits for its next attempt.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Queued {
     pub identifier: Identifier,
     /// Unix milliseconds.
@@ -121,16 +125,19 @@ pub struct Queued {
 }
 
 /// `GET /api/v1/explain/<subject>`
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Explained {
     #[serde(flatten)]
     pub explanation: Explanation,
+    /// What its author or the operator should do next; none where all is well.
+    #[serde(default)]
+    pub next_step: Option<String>,
     /// The search for its data, by identifier; empty where nothing is missing.
     pub sync: Vec<Search>,
 }
 
 /// The search for the data of one identifier.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Search {
     pub identifier: Identifier,
     pub attempts: u32,
@@ -142,7 +149,7 @@ pub struct Search {
 }
 
 /// `GET /api/v1/purgatory`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct WaitingEvents {
     /// Listed or not.
@@ -151,7 +158,7 @@ pub struct WaitingEvents {
 }
 
 /// `GET /api/v1/repos`, `GET /api/v1/repos/sizes`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct RepositoryList {
     /// Listed or not.
@@ -160,7 +167,7 @@ pub struct RepositoryList {
 }
 
 /// `POST /api/v1/repos/remove`, `POST /api/v1/events/remove`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct RemovalReport {
     /// Nothing was removed: this is what would be.
@@ -170,14 +177,14 @@ pub struct RemovalReport {
 }
 
 /// `GET /api/v1/blocks`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct BlockList {
     pub blocks: Vec<Block>,
 }
 
 /// `GET /api/v1/queue`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Jobs {
     pub kinds: Vec<KindStats>,
@@ -187,7 +194,7 @@ pub struct Jobs {
 }
 
 /// `GET /api/v1/index`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexStatus {
     /// Without its sources: those follow.
@@ -197,7 +204,7 @@ pub struct IndexStatus {
 }
 
 /// A source with the work on it.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexSource {
     #[serde(flatten)]
@@ -207,7 +214,7 @@ pub struct IndexSource {
 }
 
 /// When something is looked at next, and what went wrong the last time.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexWork {
     pub state: Option<State>,
@@ -217,7 +224,7 @@ pub struct IndexWork {
 }
 
 /// `GET /api/v1/index/repos/<name>`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexedRepo {
     pub name: String,
@@ -228,7 +235,7 @@ pub struct IndexedRepo {
 }
 
 /// A tag, and whether it is in the feed.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexedTag {
     #[serde(flatten)]
@@ -237,7 +244,7 @@ pub struct IndexedTag {
 }
 
 /// `GET /resolve/<key>`, whose manifest is sent as it is behind these.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct ResolvedFacts {
     pub id: String,
@@ -250,7 +257,7 @@ pub struct ResolvedFacts {
 }
 
 /// The same with the manifest.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ResolvedManifest {
     #[serde(flatten)]
@@ -260,7 +267,7 @@ pub struct ResolvedManifest {
 }
 
 /// `GET /api/v1/github/gaps`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Gaps {
     pub gaps: Vec<Gap>,
@@ -268,7 +275,7 @@ pub struct Gaps {
 }
 
 /// `POST /api/v1/github/retention`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Retention {
     pub dry_run: bool,
@@ -276,20 +283,24 @@ pub struct Retention {
 }
 
 /// `POST /api/v1/backup`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct FrozenState {
+    /// False while it is being laid out: ask again.
+    pub is_complete: bool,
     /// Directories and files of the machine that the node runs on.
     pub git: String,
     pub events: String,
     /// None where the database is a server.
     pub database: Option<String>,
-    /// Files of the repositories.
+    /// Files of the repositories, so far.
     pub links: u64,
+    /// Bytes of events and database that were copied, so far.
+    pub copied_bytes: u64,
 }
 
 /// `POST /api/v1/check`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct CheckPage {
     /// How many identifiers were looked at.
@@ -300,14 +311,14 @@ pub struct CheckPage {
 }
 
 /// What was taken out of service and is kept.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct HeldBackList {
     pub held: Vec<HeldBackFacts>,
 }
 
 /// What is kept of one repository.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct HeldBackFacts {
     /// `npub/identifier`; none for events of no repository.
@@ -337,29 +348,48 @@ impl From<Vec<grip_grasp::HeldBack>> for HeldBackList {
 }
 
 /// A point in which relay and git do not agree.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct DisagreementFacts {
     /// `npub/identifier.git`, or the identifier alone.
     pub repository: String,
     pub kind: String,
     pub text: String,
+    /// Whether a repair has settled it; none where none was asked for.
+    pub repaired: Option<bool>,
 }
 
-impl From<grip_grasp::Checked> for CheckPage {
-    fn from(checked: grip_grasp::Checked) -> Self {
-        let facts = |it: grip_grasp::Disagreement| DisagreementFacts {
+impl CheckPage {
+    /// The page for programs; `was_repair` where what was found was to be settled.
+    pub(crate) fn new(checked: grip_grasp::Checked, was_repair: bool) -> Self {
+        let facts = |it: grip_grasp::Disagreement, repaired| DisagreementFacts {
             repository: it.repository.as_ref().map_or_else(
                 || it.identifier.as_str().to_owned(),
                 grip_types::RepoAddr::path,
             ),
             kind: it.fault.kind().to_owned(),
             text: it.fault.to_string(),
+            repaired,
+        };
+        let grip_grasp::Checked {
+            identifiers,
+            next,
+            found,
+            left,
+        } = checked;
+        // A repair may turn one into another: what is damaged is missing once it was set aside.
+        let is_left = |it: &grip_grasp::Disagreement| {
+            let mut left = left.iter();
+            left.any(|left| left.identifier == it.identifier && left.repository == it.repository)
+        };
+        let of = |it: grip_grasp::Disagreement| {
+            let repaired = was_repair.then(|| !is_left(&it));
+            facts(it, repaired)
         };
         Self {
-            identifiers: checked.identifiers,
-            next: checked.next.map(|next| next.as_str().to_owned()),
-            disagreements: checked.found.into_iter().map(facts).collect(),
+            identifiers,
+            next: next.map(|next| next.as_str().to_owned()),
+            disagreements: found.into_iter().map(of).collect(),
         }
     }
 }
