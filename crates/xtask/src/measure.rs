@@ -21,6 +21,8 @@ pub(crate) enum Campaign {
     Memory,
     /// 10,000 jobs, eight processes, 300 kills, four of the database
     Queue,
+    /// 1,000 repositories with every kind of damage, found and repaired by `check --repair`
+    Repair,
     /// 32 nodes that find each other's repositories, and ten of them killed
     Resolve,
 }
@@ -75,6 +77,12 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             let settings = "GRIPFAST_QUEUE_ITEMS=10000 GRIPFAST_QUEUE_KILLS=300";
             (QUEUE, "eight_", 1, settings)
         }
+        Campaign::Repair => (
+            NODE,
+            "operate::repair::",
+            1,
+            "GRIPFAST_REPAIR_REPOSITORIES=1000",
+        ),
         Campaign::Resolve => (PLAIN, "resolve::many::", 1, "GRIPFAST_RESOLVE_NODES=32"),
     };
     let words = format!("test {target} -- {filter} --nocapture --test-threads {threads}");
