@@ -7,4 +7,4 @@ mod other_makes;
 mod peers;
 mod plus;
 mod restart;
-mod scene;
+pub(crate) mod scene;
