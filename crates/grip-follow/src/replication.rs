@@ -16,6 +16,7 @@ use std::{
 
 use grip_nostr::{EventId, FollowedRepository, RepoAddr};
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex as AsyncMutex;
 use url::Url;
@@ -34,7 +35,7 @@ pub use self::git::{RefsError, RefsFuture, RemoteRefs};
 const MAX_CLONES: usize = 8;
 
 /// How a listed server stands to the effective state of a repository.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplicaStatus {
     /// It has the effective state.
@@ -70,7 +71,7 @@ impl ReplicaStatus {
 }
 
 /// What a server is listed for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplicaKind {
     Relay,
@@ -78,7 +79,7 @@ pub enum ReplicaKind {
 }
 
 /// One listed server of a repository. Times are unix milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ReplicaReport {
     /// Its URL, without user name and password.
     pub url: String,
@@ -96,7 +97,7 @@ pub struct ReplicaReport {
 }
 
 /// Replicas of all served repositories, counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReplicationTotals {
     /// By [`ReplicaStatus::label`].

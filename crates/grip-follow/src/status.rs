@@ -9,6 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// How a relay stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RelayHealth {
     Healthy,
@@ -55,8 +56,9 @@ impl RelayHealth {
 }
 
 /// One followed relay. Times are unix milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RelayStatus {
+    #[schemars(with = "String")]
     pub relay: RelayUrl,
     pub health: RelayHealth,
     /// Since when it is connected, or is not.
@@ -111,7 +113,7 @@ pub(crate) struct Board {
 }
 
 /// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FollowTotals {
     pub dials_total: u64,

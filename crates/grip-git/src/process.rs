@@ -37,11 +37,11 @@ const MAX_STDERR: usize = 16 << 10;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GitMissing {
-    #[error("cannot run {}", .git.display())]
+    #[error("cannot run {}: install git, or name it with git_program", .git.display())]
     NotStarted { git: PathBuf, source: io::Error },
     #[error("{} does not say which version it is: {said:?}", .git.display())]
     Unreadable { git: PathBuf, said: String },
-    #[error("git {}.{} is too old, 2.37 is needed", .0.0, .0.1)]
+    #[error("git {}.{} is too old, 2.37 is needed: install a newer one, or name it with git_program", .0.0, .0.1)]
     TooOld((u32, u32)),
 }
 

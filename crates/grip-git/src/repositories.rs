@@ -19,7 +19,7 @@ use crate::{
     bare, disk,
     layout::{self, Layout},
     memory::{self, MemoryBudget, MemoryUse, Payer},
-    packs::Packs,
+    packs::{DamagedPack, Packs},
     process::{Git, GitMissing},
     refs::{self, MoveRecord, RefSnapshot, RefUpdateError},
     staged_uploads::{StagedUploads, StagingBudgets},
@@ -360,6 +360,13 @@ impl Repositories {
         moved.map_err(|source| unreachable_repo(repo, source))
     }
 
+    /// Has the refs of a repository read from disk again, where somebody else may have changed them.
+    /// Blocking.
+    pub fn read_again(&self, repo: &RepoAddr) {
+        let _turn = self.inner.lock(&repo.identifier);
+        self.inner.forget(repo);
+    }
+
     /// Runs `git fsck` over a repository and the objects it shares.
     pub async fn fsck(&self, repo: &RepoAddr) -> Result<Fsck, RepoError> {
         self.refs(repo)?;
@@ -382,6 +389,45 @@ impl Repositories {
             is_clean: finished.status.success(),
             report,
         })
+    }
+
+    /// Reads every pack of an identifier to its end, and says which cannot be used.
+    pub async fn verify_packs(
+        &self,
+        identifier: &Identifier,
+    ) -> Result<Vec<DamagedPack>, RepoError> {
+        let failed = |source| unreachable_objects(identifier, source);
+        let packs = {
+            let _turn = self.inner.lock(identifier);
+            self.inner.packs.files(identifier).map_err(failed)?
+        };
+        let size = self.inner.packs.size(identifier).map_err(failed)?;
+        let memory =
+            self.inner
+                .memory
+                .acquire(Payer::Maintenance, identifier, size.memory_to_read());
+        let memory = memory.await.map_err(io::Error::other).map_err(failed)?;
+        let mut damaged = Vec::new();
+        for pack in packs {
+            let mut command = self.inner.git.command(["verify-pack"]);
+            command.arg(&pack);
+            let finished = self.inner.git.run(command, &memory).await.map_err(failed)?;
+            // A repack may have taken it away meanwhile.
+            if finished.status.success() || !pack.exists() {
+                continue;
+            }
+            let name = pack.file_stem().unwrap_or_default().to_string_lossy();
+            let reason = finished
+                .stderr
+                .lines()
+                .next()
+                .unwrap_or("it cannot be read");
+            damaged.push(DamagedPack {
+                name: name.into_owned(),
+                reason: reason.to_owned(),
+            });
+        }
+        Ok(damaged)
     }
 }
 

@@ -16,7 +16,12 @@ use grip_store::EventView as _;
 use grip_types::{Identifier, Oid};
 use parking_lot::Mutex;
 
-use crate::{Grasp, admission::ViewError, error::GraspError, grasp::Core};
+use crate::{
+    Grasp,
+    admission::ViewError,
+    error::GraspError,
+    grasp::{Core, timestamp},
+};
 
 /// Identifiers looked at in one round.
 const PER_ROUND: usize = 16;
@@ -43,6 +48,20 @@ impl Default for Keep {
 #[derive(Default)]
 pub(crate) struct Collecting {
     rounds: Mutex<Rounds>,
+    totals: Mutex<CollectionTotals>,
+}
+
+/// Collections since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectionTotals {
+    /// Objects that were removed.
+    pub objects: u64,
+    /// Bytes that packs became smaller by.
+    pub bytes: u64,
+    /// Stores that could not be collected.
+    pub failures: u64,
+    /// When the last round ended, in unix seconds.
+    pub last_run: Option<u64>,
 }
 
 #[derive(Default)]
@@ -71,6 +90,24 @@ impl Collecting {
         rounds.after = others.last().filter(|_| others.len() == PER_ROUND).cloned();
         next.extend(others);
         next
+    }
+
+    pub(crate) fn totals(&self) -> CollectionTotals {
+        *self.totals.lock()
+    }
+
+    fn removed(&self, collected: Collected) {
+        let mut totals = self.totals.lock();
+        totals.objects += collected.objects;
+        totals.bytes += collected.bytes;
+    }
+
+    fn failed(&self) {
+        self.totals.lock().failures += 1;
+    }
+
+    fn ran(&self) {
+        self.totals.lock().last_run = Some(timestamp().as_secs());
     }
 
     fn is_known(&self, identifier: &Identifier, stamp: u64) -> bool {
@@ -124,6 +161,7 @@ impl Core {
             collected.objects += done.objects;
             collected.bytes += done.bytes;
         }
+        self.collecting.ran();
         collected
     }
 
@@ -141,6 +179,7 @@ impl Core {
                     tracing::info!(%identifier, objects, bytes, "removed unreachable objects");
                     // Its packs are others now, and may want a bitmap.
                     self.maintenance.add(identifier);
+                    self.collecting.removed(collected);
                 }
                 return collected;
             }
@@ -148,9 +187,13 @@ impl Core {
                 self.collecting.try_again(identifier);
             }
             Err(Failed::Repack(error)) => {
+                self.collecting.failed();
                 tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "failed to collect unreachable objects");
             }
-            Err(Failed::Grasp(error)) => error.log("failed to collect unreachable objects"),
+            Err(Failed::Grasp(error)) => {
+                self.collecting.failed();
+                error.log("failed to collect unreachable objects");
+            }
         }
         Collected::default()
     }

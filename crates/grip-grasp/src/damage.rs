@@ -23,6 +23,12 @@ pub(crate) struct Damage {
 }
 
 impl Damage {
+    /// What is wrong with a repository, if anything is known to be.
+    pub(crate) fn of(&self, addr: &RepoAddr) -> Option<String> {
+        let reason = self.reasons.lock().get(addr).cloned();
+        reason.or_else(|| self.by_fsck.lock().get(addr).cloned())
+    }
+
     /// Takes what was found out about an identifier in place of what was known.
     pub(crate) fn note(&self, identifier: &Identifier, found: &[Disagreement]) {
         let mut now = BTreeMap::new();
@@ -55,9 +61,7 @@ impl Damage {
 impl Grasp {
     /// Why a repository cannot be served at the moment, if so.
     pub fn damage(&self, addr: &RepoAddr) -> Option<String> {
-        let damage = &self.core.damage;
-        let reason = damage.reasons.lock().get(addr).cloned();
-        reason.or_else(|| damage.by_fsck.lock().get(addr).cloned())
+        self.core.damage.of(addr)
     }
 
     /// Every damaged repository and what is wrong with it.

@@ -7,6 +7,7 @@ use grip_nostr::{Address, Event, EventId, RepoAddr, kinds};
 use grip_purgatory::{Millis, Placeholder, Waiting};
 use grip_store::EventView as _;
 use grip_types::{Identifier, Oid};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -31,7 +32,7 @@ const MAX_LISTED: usize = 50;
 const MAX_NAMED: usize = 5;
 
 /// The answer to "what about this event, or this repository?".
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct Explanation {
     /// As it was asked for.
     pub subject: String,
@@ -57,6 +58,9 @@ pub struct Explanation {
     /// The identifiers it concerns.
     pub identifiers: Vec<Identifier>,
     pub repository: Option<RepositorySummary>,
+    /// Why the repository cannot be served over git, where what is on disk of it is damaged.
+    #[serde(default)]
+    pub damage: Option<String>,
     /// The held events of a repository's identifier.
     pub held: Vec<EventFacts>,
     /// Those that expired and are still looked for.
@@ -65,8 +69,9 @@ pub struct Explanation {
     pub refusals: Vec<Refusal>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "SubjectStatus")]
 pub enum Status {
     Served,
     Held,
@@ -79,7 +84,7 @@ pub enum Status {
     Unknown,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct EventFacts {
     pub id: String,
     pub kind: u16,
@@ -89,7 +94,7 @@ pub struct EventFacts {
 }
 
 /// An object that is not here.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Missing {
     /// The ref that names it.
     pub name: String,
@@ -277,6 +282,10 @@ impl Core {
             to.chain = self.chain(&event, &view)?;
             to.event = Some(facts(&event, Some(deadline)));
             to.deadline = Some(deadline.get());
+        }
+        to.damage = self.damage.of(addr);
+        if let Some(damage) = &to.damage {
+            to.summary = format!("{}; its git data is not: {damage}", to.summary);
         }
         to.refusals = self.refusals.about(&addr.to_string(), MAX_LISTED);
         let of_identifier = self.refusals.about(addr.identifier.as_str(), MAX_LISTED);

@@ -6,13 +6,14 @@ use grip_nostr::{PublicKey, RepoAddr};
 use grip_tasks::ChangeSet;
 use grip_types::Identifier;
 use parking_lot::RwLock;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::Grasp;
 
 /// How a hosted repository stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RepositoryStatus {
     /// Its announcement is served.

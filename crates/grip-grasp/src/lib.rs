@@ -42,7 +42,7 @@ mod unused_stores;
 mod withdrawal;
 
 pub use agreement::{CheckOptions, Checked, Disagreement, Fault};
-pub use collection::Keep;
+pub use collection::{CollectionTotals, Keep};
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{AttemptEnd, Bounds, Millis, SyncContext, SyncDelays, UrlAttempt};

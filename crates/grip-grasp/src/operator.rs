@@ -14,6 +14,7 @@ use grip_purgatory::{Change, Row};
 use grip_store::{EventView as _, Limits};
 use grip_types::Identifier;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -30,7 +31,7 @@ const CLASS: &str = "block";
 const MAX_COUNTED: usize = 1_000_000;
 
 /// Something that is kept out of relay and git.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Block {
     /// `npub`, `npub/identifier` or `identifier`.
     pub subject: String,
@@ -89,7 +90,7 @@ impl Blocks {
 }
 
 /// A hosted repository, for lists.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct RepositoryFacts {
     pub npub: String,
     pub identifier: String,
@@ -107,7 +108,7 @@ pub struct RepositoryFacts {
 }
 
 /// What an order removed, or would remove.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Removed {
     /// Served events.
     pub served: usize,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr, Timestamp};
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many refusals are remembered; the oldest makes room for the newest.
@@ -14,17 +15,20 @@ const MAX_STEPS: usize = 20;
 const MAX_TEXT: usize = 500;
 
 /// One refused event or push.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct Refusal {
     /// None for a push.
+    #[schemars(with = "Option<String>")]
     pub event: Option<EventId>,
     pub kind: Option<u16>,
+    #[schemars(with = "Option<String>")]
     pub author: Option<PublicKey>,
     /// `npub/identifier` or the bare identifier it was about, where there is one.
     pub subject: Option<String>,
     pub reason: String,
     /// The steps that led to the refusal.
     pub chain: Vec<String>,
+    #[schemars(with = "u64")]
     pub at: Timestamp,
 }
 

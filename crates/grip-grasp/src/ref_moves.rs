@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use grip_git::{MoveRecord, RefChange, RefMove, RefSnapshot};
 use grip_nostr::{Address, Announcement, Event, RepoAddr};
 use grip_types::{Identifier, Oid, RefEdit, RefName};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
 const REPAIR: &str = "repair";
 
 /// The recorded moves of one repository, newest first.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct ListedMoves {
     /// All there are, of which `moves` may be a part.
     pub total: usize,
@@ -32,7 +33,7 @@ pub struct ListedMoves {
 }
 
 /// A recorded move.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct ListedMove {
     /// Unix milliseconds, by the clock of this node.
     pub at: u64,

@@ -7,11 +7,12 @@ use grip_nostr::{Announcement, PublicKey, RepoAddr, values};
 use grip_purgatory::Counts;
 use grip_types::{Oid, RefName, Service};
 use nostr::prelude::ToBech32;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::{
-    Grasp, RepositoryStatus,
+    CollectionTotals, Grasp, RepositoryStatus,
     admission::{Announcements, View, ViewError, effective_state},
     error::GraspError,
     grasp::{Core, now},
@@ -24,7 +25,7 @@ const MAX_LISTED: usize = 200;
 const MAX_ELSEWHERE: usize = 10;
 
 /// What a page shows of a repository.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct RepositorySummary {
     pub npub: String,
     pub identifier: String,
@@ -62,14 +63,14 @@ pub struct RepositorySummary {
     pub withdrawn_until: Option<i64>,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct ListedRef {
     pub name: RefName,
     pub oid: Oid,
 }
 
 /// A state as its author signed it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct StateFacts {
     pub id: String,
     pub author: String,
@@ -87,6 +88,8 @@ pub struct Stats {
     pub contributed: StagedTotals,
     pub pushes: usize,
     pub git_memory: MemoryUse,
+    /// Removal of objects that nothing needs.
+    pub collection: CollectionTotals,
     /// Identifiers at work, and those who wait for them.
     pub turns: usize,
     pub waiting: usize,
@@ -131,6 +134,7 @@ impl Grasp {
             contributed: core.repositories.contributor_totals(),
             pushes: core.pushes.total(),
             git_memory: core.repositories.memory_use(),
+            collection: core.collecting.totals(),
             turns: core.lanes.in_use(),
             waiting: core.lanes.waiting(),
             refused: core.refusals.counts(),

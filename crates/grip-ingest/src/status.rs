@@ -5,14 +5,16 @@ mod forecast;
 use std::collections::BTreeMap;
 
 use grip_queue::KindStats;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::forecast::Forecast;
 pub(crate) use self::forecast::forecast;
 
 /// How events are taken in.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "WatchStatus")]
 pub struct Status {
     pub sources: Vec<SourceStatus>,
     /// The work that waits, by kind.
@@ -26,8 +28,9 @@ pub struct Status {
 }
 
 /// A list that is read again and again, or another way by which events come.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "WatchedSource")]
 pub struct SourceStatus {
     pub source: String,
     /// Whether it is read by this instance.
@@ -60,7 +63,7 @@ impl SourceStatus {
 }
 
 /// Something that could not be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct RejectedEvent {
     pub source: String,
@@ -79,8 +82,9 @@ grip_db::from_row!(RejectedEvent {
 });
 
 /// How far long work is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "WatchProgress")]
 pub struct Progress {
     pub work: String,
     pub place: String,
@@ -102,7 +106,8 @@ grip_db::from_row!(Progress {
 });
 
 /// How much there is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "WatchStats")]
 pub struct Stats {
     /// Pushes that ever came.
     pub pushes_total: i64,

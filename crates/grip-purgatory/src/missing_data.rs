@@ -7,6 +7,7 @@ use std::{collections::BTreeSet, future::Future, pin::Pin, time::Duration};
 
 use grip_nostr::{EventId, PublicKey};
 use grip_types::{Identifier, Oid};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use url::Url;
@@ -78,7 +79,7 @@ pub enum AttemptEnd {
 }
 
 /// One URL that was asked, and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct UrlAttempt {
     pub identifier: Identifier,
     /// Without user name, password and query.
@@ -88,6 +89,9 @@ pub struct UrlAttempt {
     pub duration_ms: u64,
     /// In words.
     pub outcome: String,
+    /// What somebody can do about it; empty where there is nothing to do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub next_step: String,
     pub oids_fetched: usize,
     /// It brought something that was missing.
     pub is_success: bool,

@@ -14,6 +14,7 @@ use std::{panic::resume_unwind, time::Duration};
 
 use grip_db::{Db, DbError, Statement, Value};
 use grip_tasks::{Busy, Lanes};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use command::AuditRecord;
@@ -60,7 +61,7 @@ pub struct Admin {
 }
 
 /// The result of a command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CommandResult {
     pub action: &'static str,
     /// The key, or "everything".
@@ -90,7 +91,7 @@ pub enum AdminError {
 }
 
 /// A pinned manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Pin {
     pub id: String,
     pub name: String,
@@ -106,7 +107,7 @@ grip_db::from_row!(Pin {
 });
 
 /// One executed command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AuditEntry {
     pub id: i64,
     pub at: i64,

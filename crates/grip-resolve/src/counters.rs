@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Upper bounds of the histogram buckets, in milliseconds; above the last is one more.
@@ -21,7 +22,7 @@ macro_rules! counters {
         }
 
         /// The counters at one moment.
-        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64,)+
             /// How long resolutions took (`resolve_latency_seconds`).
@@ -95,7 +96,7 @@ pub(crate) struct LiveHistogram {
 }
 
 /// A histogram of durations.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Histogram {
     /// One for each of [`STEPS_MS`] and one for what took longer; not summed up.
     pub counts: [u64; STEPS_MS.len() + 1],

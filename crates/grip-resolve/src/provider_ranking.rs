@@ -10,6 +10,7 @@ use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
 use grip_dht::PeerName;
 use grip_types::Domain;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -52,13 +53,17 @@ impl Default for Options {
 }
 
 /// The source of a clone URL.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NamedBy {
     /// The repository's owner, in the announcement.
     Owner,
     /// A provider, in its node record.
-    Node(#[serde(serialize_with = "as_text", deserialize_with = "from_text")] PeerName),
+    Node(
+        #[serde(serialize_with = "as_text", deserialize_with = "from_text")]
+        #[schemars(with = "String")]
+        PeerName,
+    ),
 }
 
 /// One clone URL, before it is scored.
@@ -73,7 +78,7 @@ pub struct Candidate {
 }
 
 /// One clone URL with its score.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Provider {
     pub url: Url,
     pub named_by: NamedBy,

@@ -20,6 +20,7 @@ use grip_dht::{Dht, PeerName};
 use grip_nostr::RepoAddr;
 use grip_tasks::TaskGroup;
 use moka::future::Cache as Store;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, time::Instant};
 use url::Url;
@@ -74,8 +75,9 @@ pub struct ResolveParams {
 }
 
 /// The origin of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "ResolveSource")]
 pub enum Source {
     Cache,
     /// From the cache, no longer fresh; it is being resolved again.

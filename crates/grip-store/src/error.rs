@@ -10,6 +10,11 @@ use nostr::prelude::Kind;
 pub enum OpenError {
     #[error("the directory of the event store cannot be created")]
     Directory(#[source] io::Error),
+    #[error(
+        "the event store is damaged or is none: restore it from a backup, or move it away to begin \
+         with an empty one"
+    )]
+    Damaged(#[source] heed::Error),
     #[error("the event store cannot be opened")]
     Lmdb(#[source] heed::Error),
     #[error("the event store is already open in this process")]
@@ -22,6 +27,12 @@ impl From<heed::Error> for OpenError {
     fn from(error: heed::Error) -> Self {
         match error {
             heed::Error::EnvAlreadyOpened => Self::AlreadyOpen,
+            heed::Error::Mdb(
+                heed::MdbError::Invalid
+                | heed::MdbError::Corrupted
+                | heed::MdbError::PageNotFound
+                | heed::MdbError::VersionMismatch,
+            ) => Self::Damaged(error),
             other => Self::Lmdb(other),
         }
     }

@@ -14,6 +14,7 @@ use url::Url;
 use crate::{
     download_budget::DownloadBudget,
     fetch::{Fetch, FetchError, Fetched, in_words},
+    next_step,
     options::Options,
     plan::{Target, owner_of},
     search_memory::SearchMemory,
@@ -73,7 +74,15 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         };
         self.forbid(identifier, url, &forbidden);
         if !is_own(&forbidden) {
-            self.note(identifier, url, in_words(&forbidden), 0, Duration::ZERO);
+            let step = next_step::of_forbidden(&forbidden);
+            self.note(
+                identifier,
+                url,
+                in_words(&forbidden),
+                step,
+                0,
+                Duration::ZERO,
+            );
         }
         false
     }
@@ -88,7 +97,8 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
             let url = need.urls.first();
             if let Some(url) = url.filter(|url| self.memory.may_note_spent(identifier, url, now)) {
                 tracing::debug!(%identifier, event = %need.event, reason = %spent, "not fetching");
-                self.note(identifier, url, in_words(&spent), 0, Duration::ZERO);
+                let step = "raise sync_bytes_per_hour or sync_author_bytes_per_hour, or push the data here";
+                self.note(identifier, url, in_words(&spent), step, 0, Duration::ZERO);
             }
             false
         });
@@ -108,19 +118,23 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         result: &Result<Fetched, FetchError>,
         took: Duration,
     ) {
-        let (outcome, oids) = match result {
+        let (outcome, next_step, oids) = match result {
             Err(FetchError::Forbidden(forbidden)) if is_own(forbidden) => return,
-            Ok(fetched) => (describe(fetched), fetched.arrived.len()),
-            Err(error) => (in_words(error), 0),
+            Ok(fetched) => {
+                let oids = fetched.arrived.len();
+                let step = if oids == 0 { next_step::PUSH } else { "" };
+                (describe(fetched), step, oids)
+            }
+            Err(error) => (in_words(error), next_step::of(error), 0),
         };
-        self.note(identifier, url, outcome, oids, took);
+        self.note(identifier, url, outcome, next_step, oids, took);
     }
 
     /// Notes that a URL is left alone, unless that is known.
     pub(crate) fn note_pause(&self, identifier: &Identifier, url: &Url, now: Instant) {
         let pause = self.memory.pauses().note(identifier, url, now);
         if let Some(pause) = pause {
-            self.note(identifier, url, pause, 0, Duration::ZERO);
+            self.note(identifier, url, pause, "", 0, Duration::ZERO);
         }
     }
 
@@ -146,6 +160,7 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         identifier: &Identifier,
         url: &Url,
         outcome: String,
+        next_step: &str,
         oids: usize,
         took: Duration,
     ) {
@@ -155,6 +170,7 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
             at: self.context.now().get(),
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             outcome,
+            next_step: next_step.to_owned(),
             oids_fetched: oids,
             is_success: oids > 0,
         });
@@ -170,7 +186,8 @@ impl<C: SyncContext, F: Fetch> Engine<C, F> {
         let suppressed =
             is_news.then(|| self.memory.may_warn(Some(&target.domain), Instant::now()));
         if let Some(suppressed) = suppressed.flatten() {
-            tracing::warn!(%identifier, %url, reason, suppressed, "failed to fetch");
+            let next_step = next_step::of(error);
+            tracing::warn!(%identifier, %url, reason, next_step, suppressed, "failed to fetch");
         } else {
             tracing::debug!(%identifier, %url, reason, "failed to fetch");
         }

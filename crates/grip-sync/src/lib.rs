@@ -7,6 +7,7 @@ mod fetch;
 mod found_providers;
 mod git;
 mod meter;
+mod next_step;
 mod options;
 mod paused_attempts;
 mod plan;

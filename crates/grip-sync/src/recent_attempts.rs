@@ -70,7 +70,7 @@ impl RecentAttempts {
 fn weigh<'a>(attempts: impl IntoIterator<Item = &'a UrlAttempt>) -> usize {
     let text = |attempt: &UrlAttempt| {
         let identifier = attempt.identifier.as_str().len();
-        identifier + attempt.url.len() + attempt.outcome.len()
+        identifier + attempt.url.len() + attempt.outcome.len() + attempt.next_step.len()
     };
     let attempts = attempts.into_iter();
     attempts.map(|it| size_of::<UrlAttempt>() + text(it)).sum()
@@ -84,6 +84,7 @@ mod tests {
     fn tried(name: &str, at: i64) -> UrlAttempt {
         UrlAttempt {
             identifier: identifier(name),
+            next_step: String::new(),
             is_success: true,
             url: "https://a.example/x.git".to_owned(),
             at,

@@ -1,218 +1,204 @@
-//! Kinds of damage to a data directory, as a table.
+//! Kinds of damage to a repository on disk, and what a repair can make of each.
 
 use std::{
     fs,
-    io::{self, Write as _},
-    os::unix::fs::symlink,
+    io::Write as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
 };
 
-/// What becomes of a damaged repository.
+use anyhow::{Context as _, Result};
+
+use crate::{Node, Project};
+
+/// One kind of damage.
+#[derive(Clone, Copy, Debug)]
+pub struct Damage {
+    pub name: &'static str,
+    pub repair: Repair,
+    /// A start notices it, which looks at the ends of files alone.
+    pub shows_at_start: bool,
+    harm: fn(&Files) -> Result<()>,
+}
+
+impl Damage {
+    /// Does it to the files of a repository.
+    pub fn harm(&self, files: &Files) -> Result<()> {
+        (self.harm)(files).with_context(|| format!("staging {}", self.name))
+    }
+}
+
+/// What brings a damaged repository back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
-    /// It is as before: nothing was lost, or events say it all.
-    Whole,
-    /// It is not served, and named; its data is looked for and makes it whole.
-    Fetched,
-    /// It is not served, and named, until a person has looked at it.
-    Named,
+pub enum Repair {
+    /// Events say what was there; all objects are.
+    ByEvents,
+    /// Its objects have to be fetched from another server.
+    ByFetch,
+    /// A person: it is named, and nothing of it is touched.
+    ByHand,
 }
 
-/// Does the damage.
-pub type Harm = fn(&Paths) -> io::Result<()>;
-
-/// Where the files of one repository are.
+/// Where a node keeps a repository.
 #[derive(Clone, Debug)]
-pub struct Paths {
-    /// The repository.
-    pub repo: PathBuf,
-    /// The packs of its identifier.
-    pub packs: PathBuf,
-    /// Where all repositories are.
-    pub root: PathBuf,
+pub struct Files {
+    /// Its refs, HEAD and configuration.
+    pub repository: PathBuf,
+    /// The objects of its identifier.
+    pub objects: PathBuf,
+    root: PathBuf,
 }
 
-const SHA256: &[u8] = b"[core]\n\trepositoryformatversion = 1\n\tbare = true\n\
-    [extensions]\n\tobjectformat = sha256\n";
-const REFTABLE: &[u8] = b"[core]\n\trepositoryformatversion = 1\n\tbare = true\n\
-    [extensions]\n\trefstorage = reftable\n";
-/// A repository of stock git, which has its objects itself.
-const STOCK: &[u8] = b"[core]\n\tbare = true\n";
+impl Files {
+    pub fn of(project: &Project, node: &Node) -> Self {
+        Self::new(&node.data_dir(), &project.owner.npub(), &project.identifier)
+    }
 
-/// Kinds of damage, each with what becomes of a repository that suffers it.
-pub const DAMAGE: [(&str, Harm, Ends); 24] = [
-    (
-        "pack missing",
-        |p| fs::remove_file(p.pack("pack")?),
-        Ends::Fetched,
-    ),
-    (
-        "pack cut short",
-        |p| cut(&p.pack("pack")?, 40),
-        Ends::Fetched,
-    ),
-    ("pack empty", |p| cut(&p.pack("pack")?, 0), Ends::Fetched),
-    (
-        "pack is no pack",
-        |p| write(&p.pack("pack")?, &[7; 4096]),
-        Ends::Fetched,
-    ),
-    (
-        "index missing",
-        |p| fs::remove_file(p.pack("idx")?),
-        Ends::Fetched,
-    ),
-    (
-        "index cut short",
-        |p| cut(&p.pack("idx")?, 100),
-        Ends::Fetched,
-    ),
-    ("index empty", |p| cut(&p.pack("idx")?, 0), Ends::Fetched),
-    (
-        "index of another pack",
-        |p| write(&p.pack("idx")?, &[7; 4096]),
-        Ends::Fetched,
-    ),
-    (
-        "all packs missing",
-        |p| fs::remove_dir_all(&p.packs),
-        Ends::Fetched,
-    ),
-    (
-        "store without objects",
-        |p| fs::remove_dir_all(p.store().join("objects")),
-        Ends::Fetched,
-    ),
-    (
-        "store missing",
-        |p| fs::remove_dir_all(p.store()),
-        Ends::Fetched,
-    ),
-    (
-        "packed-refs garbled",
-        |p| write(&p.repo.join("packed-refs"), b"\x00\x01garbage\n"),
-        Ends::Whole,
-    ),
-    (
-        "packed-refs missing",
-        |p| fs::remove_file(p.repo.join("packed-refs")),
-        Ends::Whole,
-    ),
-    (
-        "packed-refs empty",
-        |p| cut(&p.repo.join("packed-refs"), 0),
-        Ends::Whole,
-    ),
-    (
-        "packed-refs names a missing object",
-        |p| {
-            let line = format!("{} refs/heads/zz\n", "1".repeat(40));
-            append(&p.repo.join("packed-refs"), line.as_bytes())
-        },
-        Ends::Whole,
-    ),
-    (
-        "HEAD missing",
-        |p| fs::remove_file(p.repo.join("HEAD")),
-        Ends::Whole,
-    ),
-    (
-        "HEAD garbled",
-        |p| write(&p.repo.join("HEAD"), b"nonsense"),
-        Ends::Whole,
-    ),
-    ("HEAD empty", |p| cut(&p.repo.join("HEAD"), 0), Ends::Whole),
-    (
-        "repository missing",
-        |p| fs::remove_dir_all(&p.repo),
-        Ends::Whole,
-    ),
-    (
-        "alternates missing",
-        |p| fs::remove_file(p.repo.join("objects/info/alternates")),
-        Ends::Whole,
-    ),
-    (
-        "sha256",
-        |p| write(&p.repo.join("config"), SHA256),
-        Ends::Named,
-    ),
-    (
-        "reftable",
-        |p| write(&p.repo.join("config"), REFTABLE),
-        Ends::Named,
-    ),
-    (
-        "foreign alternates",
-        |p| {
-            write(&p.repo.join("config"), STOCK)?;
-            let alternates = p.repo.join("objects/info/alternates");
-            write(&alternates, b"/elsewhere/objects\n")
-        },
-        Ends::Named,
-    ),
-    (
-        "symbolic link in its place",
-        |p| {
-            let aside = p.root.join("aside");
-            fs::rename(&p.repo, &aside)?;
-            symlink(&aside, &p.repo)
-        },
-        Ends::Named,
-    ),
-];
-
-impl Paths {
     /// The files of `npub`'s repository `name` in a data directory.
     pub fn new(data: &Path, npub: &str, name: &str) -> Self {
         let root = data.join("git");
         Self {
-            repo: root.join(npub).join(format!("{name}.git")),
-            packs: root.join(format!(".objects/{name}.git/objects/pack")),
+            repository: root.join(npub).join(format!("{name}.git")),
+            objects: root.join(format!(".objects/{name}.git/objects")),
             root,
         }
     }
 
-    fn store(&self) -> &Path {
-        let objects = self.packs.parent().and_then(Path::parent);
-        objects.expect("packs are in a store")
+    fn packs(&self) -> PathBuf {
+        self.objects.join("pack")
     }
 
-    /// Some file of a pack.
-    fn pack(&self, extension: &str) -> io::Result<PathBuf> {
-        for entry in fs::read_dir(&self.packs)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|it| it == extension) {
-                return Ok(path);
-            }
+    /// The first file of a pack with this extension.
+    fn pack(&self, extension: &str) -> Result<PathBuf> {
+        let entries = fs::read_dir(self.packs())?.collect::<Result<Vec<_>, _>>()?;
+        let mut files = entries.iter().map(fs::DirEntry::path);
+        let found = files.find(|path| path.extension().is_some_and(|it| it == extension));
+        found.with_context(|| format!("no .{extension} file"))
+    }
+
+    /// Every file of the repository and its store with its content, by path.
+    pub fn contents(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+        let mut all = Vec::new();
+        for dir in [&self.repository, &self.objects] {
+            collect(dir, &mut all)?;
         }
-        Err(io::ErrorKind::NotFound.into())
+        all.sort();
+        Ok(all)
     }
 }
 
-fn cut(path: &Path, to: u64) -> io::Result<()> {
-    make_writable(path)?;
-    fs::OpenOptions::new().write(true).open(path)?.set_len(to)
+fn collect(dir: &Path, all: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, all)?;
+        } else {
+            let content = fs::read(&path)?;
+            all.push((path, content));
+        }
+    }
+    Ok(())
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn make_writable(path: &Path) -> Result<()> {
     if path.exists() {
-        make_writable(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o640))?;
     }
-    fs::write(path, bytes)
+    Ok(())
 }
 
-fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().append(true).open(path)?;
-    file.write_all(bytes)
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    make_writable(path)?;
+    Ok(fs::write(path, bytes)?)
 }
 
-#[expect(
-    clippy::permissions_set_readonly_false,
-    reason = "packs are read-only files of a test"
-)]
-fn make_writable(path: &Path) -> io::Result<()> {
-    let mut permissions = fs::metadata(path)?.permissions();
-    permissions.set_readonly(false);
-    fs::set_permissions(path, permissions)
+fn cut(path: &Path, length: u64) -> Result<()> {
+    make_writable(path)?;
+    let file = fs::File::options().write(true).open(path)?;
+    Ok(file.set_len(length)?)
 }
+
+fn append(path: &Path, bytes: &[u8]) -> Result<()> {
+    make_writable(path)?;
+    let mut file = fs::File::options().append(true).open(path)?;
+    Ok(file.write_all(bytes)?)
+}
+
+/// Flips a bit this far into the file, in parts of a hundred.
+fn flip(path: &Path, percent: usize) -> Result<()> {
+    let mut bytes = fs::read(path)?;
+    let at = bytes.len() * percent / 100;
+    bytes[at] ^= 0x10;
+    write(path, &bytes)
+}
+
+fn remove(path: PathBuf) -> Result<()> {
+    Ok(fs::remove_file(path)?)
+}
+
+fn remove_dir(path: &Path) -> Result<()> {
+    Ok(fs::remove_dir_all(path)?)
+}
+
+const SHA256: &[u8] = b"[core]\n\trepositoryformatversion = 1\n\tbare = true\n\
+                        [extensions]\n\tobjectformat = sha256\n";
+const REFTABLE: &[u8] = b"[core]\n\trepositoryformatversion = 1\n\tbare = true\n\
+                          [extensions]\n\trefstorage = reftable\n";
+/// A repository of stock git, which has its objects itself.
+const STOCK: &[u8] = b"[core]\n\tbare = true\n";
+
+const fn kind(name: &'static str, repair: Repair, harm: fn(&Files) -> Result<()>) -> Damage {
+    Damage {
+        name,
+        repair,
+        shows_at_start: true,
+        harm,
+    }
+}
+
+/// A kind that only reading everything can find.
+const fn hidden(name: &'static str, repair: Repair, harm: fn(&Files) -> Result<()>) -> Damage {
+    Damage {
+        shows_at_start: false,
+        ..kind(name, repair, harm)
+    }
+}
+
+/// Everything that can be done to a repository, one kind a line.
+#[rustfmt::skip]
+pub const DAMAGE: &[Damage] = &[
+    kind("pack missing", Repair::ByFetch, |f| remove(f.pack("pack")?)),
+    kind("pack and index missing", Repair::ByFetch, |f| { remove(f.pack("pack")?)?; remove(f.pack("idx")?) }),
+    kind("pack cut short", Repair::ByFetch, |f| cut(&f.pack("pack")?, 40)),
+    kind("pack empty", Repair::ByFetch, |f| cut(&f.pack("pack")?, 0)),
+    kind("pack is no pack", Repair::ByFetch, |f| write(&f.pack("pack")?, &[7; 4096])),
+    hidden("bit flipped in a pack", Repair::ByFetch, |f| flip(&f.pack("pack")?, 50)),
+    hidden("bit flipped in the checksum of a pack", Repair::ByFetch, |f| flip(&f.pack("pack")?, 99)),
+    kind("index missing", Repair::ByFetch, |f| remove(f.pack("idx")?)),
+    kind("index cut short", Repair::ByFetch, |f| cut(&f.pack("idx")?, 100)),
+    kind("index empty", Repair::ByFetch, |f| cut(&f.pack("idx")?, 0)),
+    kind("index of another pack", Repair::ByFetch, |f| write(&f.pack("idx")?, &[7; 4096])),
+    kind("all packs missing", Repair::ByFetch, |f| remove_dir(&f.packs())),
+    kind("store missing", Repair::ByFetch, |f| remove_dir(f.objects.parent().context("a store")?)),
+    kind("store without objects", Repair::ByFetch, |f| remove_dir(&f.objects)),
+    kind("packed-refs garbled", Repair::ByEvents, |f| write(&f.repository.join("packed-refs"), b"\x00\x01garbage\n")),
+    kind("packed-refs missing", Repair::ByEvents, |f| remove(f.repository.join("packed-refs"))),
+    kind("packed-refs empty", Repair::ByEvents, |f| cut(&f.repository.join("packed-refs"), 0)),
+    kind("packed-refs with a ref to nothing", Repair::ByEvents, |f| append(&f.repository.join("packed-refs"), format!("{} refs/heads/zz\n", "1".repeat(40)).as_bytes())),
+    kind("HEAD missing", Repair::ByEvents, |f| remove(f.repository.join("HEAD"))),
+    kind("HEAD garbled", Repair::ByEvents, |f| write(&f.repository.join("HEAD"), b"nonsense")),
+    kind("HEAD empty", Repair::ByEvents, |f| cut(&f.repository.join("HEAD"), 0)),
+    kind("repository missing", Repair::ByEvents, |f| remove_dir(&f.repository)),
+    kind("alternates missing", Repair::ByEvents, |f| remove(f.repository.join("objects/info/alternates"))),
+    kind("object format of another kind", Repair::ByHand, |f| write(&f.repository.join("config"), SHA256)),
+    kind("refs kept in another way", Repair::ByHand, |f| write(&f.repository.join("config"), REFTABLE)),
+    kind("foreign alternates", Repair::ByHand, |f| {
+        write(&f.repository.join("config"), STOCK)?;
+        write(&f.repository.join("objects/info/alternates"), b"/elsewhere/objects\n")
+    }),
+    kind("symbolic link in its place", Repair::ByHand, |f| {
+        let aside = tempfile::Builder::new().prefix("aside-").tempdir_in(&f.root)?.keep();
+        fs::rename(&f.repository, aside.join("moved"))?;
+        Ok(symlink(aside.join("moved"), &f.repository)?)
+    }),
+];

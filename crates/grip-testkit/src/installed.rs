@@ -15,6 +15,17 @@ pub fn installed(krate: &str, version: &str, programs: &[&str]) -> Result<PathBu
     Ok(dir)
 }
 
+/// The archive of a minimal Debian of this machine's release.
+pub fn debian_base() -> Result<PathBuf> {
+    let archive = cache_dir()?.join("debian-base.tar");
+    ensure!(
+        archive.is_file(),
+        "{} is not there: run `cargo xtask test`, which makes it once",
+        archive.display()
+    );
+    Ok(archive)
+}
+
 /// A script for browsers, out of a package of npm.
 pub(crate) fn browser_script(package: &str, file: &str) -> Result<String> {
     let path = cache_dir()?.join("browser").join(package).join(file);

@@ -29,7 +29,7 @@ pub use fake_relay::FakeRelay;
 pub use git::{GitOutput, WorkTree};
 pub use github::FakeGitHub;
 pub use http::Response;
-pub use installed::installed;
+pub use installed::{debian_base, installed};
 pub use log::CapturedLog;
 pub use node::Node;
 pub use postgres::PostgresServer;

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -10,7 +11,9 @@ const MAX_LEN: usize = 253;
 
 /// A host name or address without a port: another port of the same machine
 /// is the same neighbour, and a list of ports must not multiply what we ask of it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct Domain(Arc<str>);
 

@@ -1,11 +1,12 @@
 //! The origin of an event.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ClientNetwork;
 
 /// Where an event came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// A client sent it to this node; its author is likely to push the data soon.

@@ -9,6 +9,8 @@ pub(crate) mod explain;
 pub(crate) mod github;
 pub(crate) mod holding;
 pub(crate) mod index;
+pub(crate) mod openapi;
+pub(crate) mod operations;
 pub(crate) mod purgatory;
 pub(crate) mod queue;
 pub(crate) mod repos;

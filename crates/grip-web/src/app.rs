@@ -17,6 +17,7 @@ use tracing::Instrument;
 
 use crate::{
     Resolve, Watch, Web, admin,
+    api::backup::Freezing,
     body::Body,
     client::Client,
     cors,
@@ -52,6 +53,8 @@ pub(crate) struct App {
     pub(crate) webhook_bytes: Arc<Semaphore>,
     /// Signatures of the operator that were used.
     pub(crate) used_signatures: admin::UsedSignatures,
+    /// The state that is laid out for a backup at this moment.
+    pub(crate) freezing: Freezing,
     pub(crate) started: Instant,
 }
 
@@ -84,6 +87,7 @@ impl App {
             samples,
             webhook_bytes: Arc::new(Semaphore::new(webhook::MAX_BYTES)),
             used_signatures: admin::UsedSignatures::since(admin::now()),
+            freezing: Freezing::default(),
             started: Instant::now(),
             limits,
             group,

@@ -21,7 +21,12 @@ use grip_types::ErrorChain;
 use http::{HeaderValue, Response, StatusCode, header};
 
 pub(crate) use self::{resolving::ResolvingError, watch::WatchError};
-use crate::{body::Body, limits::Class, respond};
+use crate::{
+    api::types::{ErrorAnswer, ErrorFacts},
+    body::Body,
+    limits::Class,
+    respond,
+};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -258,12 +263,14 @@ impl WebError {
 
     /// The form that programs read: they ask for it by `Accept: application/json`.
     pub(crate) fn json(&self, request_id: &str) -> Response<Body> {
-        let shape = serde_json::json!({ "error": {
-            "code": self.code(),
-            "message": self.caller(),
-            "retry_after_seconds": self.retry_after().map(|after| after.as_secs()),
-            "request_id": request_id,
-        }});
+        let shape = serde_json::json!(ErrorAnswer {
+            error: ErrorFacts {
+                code: self.code().to_owned(),
+                message: self.caller(),
+                retry_after_seconds: self.retry_after().map(|after| after.as_secs()),
+                request_id: request_id.to_owned(),
+            }
+        });
         let kind = "application/json; charset=utf-8";
         let mut response = respond::typed(self.status(), kind, shape.to_string());
         self.add_headers(&mut response);

@@ -9,6 +9,7 @@ mod parameters;
 use grip_index::{Change, Changes};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
@@ -75,9 +76,27 @@ pub(crate) async fn changes(cx: &RequestContext<'_>) -> HttpResult {
     Ok(response)
 }
 
-#[derive(Serialize)]
+/// One line of the feed, as `go` tools know it from index.golang.org.
+#[derive(JsonSchema)]
+#[schemars(rename = "ModuleVersion", rename_all = "PascalCase")]
+#[expect(
+    dead_code,
+    reason = "the index writes these lines itself; this says what is in them"
+)]
+pub(crate) struct Version {
+    path: String,
+    version: String,
+    /// When it was first seen here.
+    timestamp: String,
+    /// The date of the tag.
+    created: String,
+}
+
+/// One change of the feed.
+#[derive(JsonSchema, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Line {
+#[schemars(rename = "ModuleChange")]
+pub(crate) struct Line {
     /// A text, because it is larger than the numbers of JavaScript are exact.
     cursor: String,
     op: grip_index::Op,

@@ -6,6 +6,7 @@ use http::{Response, StatusCode, header};
 use serde_json::json;
 
 use crate::{
+    api::types::{ReadyAnswer, VersionFacts},
     app::App,
     body::Body,
     error::WebError,
@@ -46,7 +47,11 @@ pub(crate) fn ready(cx: &RequestContext<'_>) -> HttpResult {
             *why = "nothing is fetched, and data has been due for minutes".to_owned();
         }
     }
-    let answer = json!({ "ready": ready, "missing": missing, "degraded": degraded });
+    let answer = ReadyAnswer {
+        ready,
+        missing,
+        degraded,
+    };
     respond::json(status, &answer).map(uncached)
 }
 
@@ -103,13 +108,20 @@ fn damaged(app: &App) -> Option<String> {
     } else {
         String::new()
     };
-    (!named.is_empty()).then(|| format!("damaged: {}{more}", named.join(", ")))
+    (!named.is_empty()).then(|| {
+        let named = named.join(", ");
+        format!("damaged: {named}{more}; run `gripfast check --full --repair`")
+    })
 }
 
 pub(crate) fn version(cx: &RequestContext<'_>) -> HttpResult {
     let build = &cx.app.web.build;
     let (version, commit) = (build.version, build.commit);
-    let answer = json!({ "name": "gripfast", "version": version, "commit": commit });
+    let answer = VersionFacts {
+        name: "gripfast".to_owned(),
+        version: version.to_owned(),
+        commit: commit.map(str::to_owned),
+    };
     respond::json(StatusCode::OK, &answer).map(uncached)
 }
 

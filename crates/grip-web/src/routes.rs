@@ -185,6 +185,7 @@ static ROUTES: &[Route] = &[
     get("/github", "page", Answer(Page), read!(pages::github::page)),
     get("/resolver", "page", Answer(Page), read!(pages::resolver::page)),
 
+    get("/api/v1/openapi.json", "openapi", ByHandler, Handler::Immediate(api::openapi::show)),
     get("/api/v1/status", "status", Answer(Api), read!(api::status::status)),
     row("/api/v1/config", GET, "config", Answer(Api), operator!(api::config::show)),
     get("/api/v1/explain/{subject...}", "explain", Answer(Api), read!(api::explain::explain)),
@@ -314,6 +315,31 @@ impl Route {
         }
         check_method(self.methods, method)
     }
+}
+
+/// What a request must show beside what a private service asks everybody for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Credential {
+    None,
+    AdminToken,
+    /// A signature of the operator's key for this request, or the token.
+    Signature,
+}
+
+/// What the row of this path asks for.
+pub(crate) fn credential_of(path: &str) -> Credential {
+    let route = ROUTES.iter().find(|route| route.path == path);
+    match route.map(|route| (route.handler, route.reader)) {
+        Some((Handler::Operator(_), _)) => Credential::AdminToken,
+        Some((_, Reader::Signed)) => Credential::Signature,
+        _ => Credential::None,
+    }
+}
+
+/// Every row's path with its methods, as the `Allow` header says them.
+#[cfg(test)]
+pub(crate) fn methods_by_path() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ROUTES.iter().map(|route| (route.path, route.methods))
 }
 
 /// Refuses all but GET (and HEAD, which is GET without its body).

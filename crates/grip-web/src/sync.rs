@@ -10,6 +10,7 @@ pub use grip_grasp::UrlAttempt;
 use grip_limits::{BackendStatus, BreakerState, ClosedReason, HostStatus};
 use grip_nostr::RepoAddr;
 use grip_types::{Domain, Identifier};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Tells what is fetched, from whom and how it went. `gripfast` implements it over the real sync,
@@ -43,7 +44,7 @@ pub trait SyncReport: Send + Sync + 'static {
 }
 
 /// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct SyncTotals {
     /// Identifiers whose data is being fetched at the moment.
@@ -65,7 +66,7 @@ pub struct SyncTotals {
 }
 
 /// What a host may be asked, and how much of that is used.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct HostBudget {
     pub domain: Domain,
     pub in_flight: u32,
@@ -110,7 +111,7 @@ fn in_words(why: ClosedReason) -> &'static str {
 }
 
 /// What the breaker of a host lets through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Breaker {
     Passing,
@@ -129,7 +130,7 @@ impl From<BreakerState> for Breaker {
 }
 
 /// Where limits are counted.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(tag = "backend", rename_all = "lowercase")]
 pub enum Backend {
     /// In this process alone.
@@ -182,7 +183,7 @@ impl Backend {
                 percent, reason, ..
             } => Some(format!(
                 "Redis cannot be reached ({reason}): until it can, this instance uses {percent} % of \
-                 each host's limits"
+                 each host's limits. Start Redis, or correct redis_url"
             )),
         }
     }

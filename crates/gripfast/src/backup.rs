@@ -40,6 +40,8 @@ pub(crate) use self::{
 /// What `gripfast-backup` says.
 const FORMAT: &str = "gripfast backup 1\n";
 const FORMAT_FILE: &str = "gripfast-backup";
+/// Files that tell a node from others, the surest first.
+const KEYS: [&str; 3] = ["relay.key", "node.key", "node.name"];
 
 /// A directory of backups.
 #[derive(Debug)]
@@ -80,6 +82,19 @@ impl Snapshot {
 
     pub(crate) fn made_at(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(self.made_at)
+    }
+
+    /// Whether both are of one node: it keeps its keys when it gets another name, or is restored
+    /// elsewhere.
+    fn is_of_same_node(&self, other: &Self) -> bool {
+        let same = |key: &&str| Some(self.blocks_of(key)? == other.blocks_of(key)?);
+        let same = KEYS.iter().find_map(same);
+        same.unwrap_or_else(|| self.url == other.url)
+    }
+
+    fn blocks_of(&self, path: &str) -> Option<&Vec<Digest>> {
+        let file = self.files.iter().find(|file| file.path == path)?;
+        file.blocks.as_ref()
     }
 
     fn digests(&self) -> impl Iterator<Item = &Digest> {
@@ -184,21 +199,28 @@ impl Directory {
         Ok(name)
     }
 
-    /// Removes all backups but the newest `keep`, and the blocks that no other one names; returns how
-    /// many backups went.
-    pub(crate) fn prune(&self, keep: usize) -> anyhow::Result<usize> {
-        let mut names = self.names()?;
-        let kept = names.split_off(names.len().saturating_sub(keep));
-        for name in &names {
+    /// Removes all backups of one node but the newest `keep`, and the blocks that no other one names;
+    /// returns how many backups went. Those of other nodes in the same directory stay.
+    pub(crate) fn prune(&self, keep: usize, of: &Snapshot) -> anyhow::Result<usize> {
+        let (mut own, mut needed) = (Vec::new(), HashMap::new());
+        for name in self.names()? {
+            let snapshot = self.read(&name)?;
+            if snapshot.is_of_same_node(of) {
+                own.push(name);
+            } else {
+                needed.extend(snapshot.digests().map(|digest| (*digest, ())));
+            }
+        }
+        let kept = own.split_off(own.len().saturating_sub(keep));
+        for name in &own {
             fs::remove_file(self.lists().join(format!("{name}.json")))?;
         }
         fs::File::open(self.lists())?.sync_all()?;
-        let mut needed = HashMap::new();
         for name in &kept {
             needed.extend(self.read(name)?.digests().map(|digest| (*digest, ())));
         }
         self.blocks.retain(|digest| needed.contains_key(digest))?;
-        Ok(names.len())
+        Ok(own.len())
     }
 
     /// The right to write here, for one at a time: [`Self::prune`] removes blocks that no list names,

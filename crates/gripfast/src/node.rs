@@ -106,7 +106,7 @@ async fn serve(
             url: components.local_url(),
             data_dir: std::path::absolute(&settings.storage.data_dir)?,
         };
-        Record::write(&node, &ProcessEnvironment)
+        Some(Record::write(&node, &ProcessEnvironment))
     };
     service_manager.ready(&format!("serving {url}"));
     anstream::println!("{}", components.welcome());

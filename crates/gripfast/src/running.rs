@@ -1,7 +1,8 @@
 //! Records of running nodes: how a command finds the node of its machine without being told.
 //!
-//! A node writes one file while it runs, into the runtime directory of its unit or of its user. A command
-//! that was told neither an address nor a data directory, and does not stand beside one, reads them.
+//! A node writes one file while it runs, into the runtime directory of its unit or of its user, and one
+//! into its data directory. A command that was told neither an address nor a data directory, and does not
+//! stand beside one, reads the former; one that knows the data directory, the latter.
 
 use std::{
     fs, io,
@@ -14,6 +15,8 @@ use crate::config::Environment;
 
 /// The directory that systemd makes for the unit.
 const OF_UNIT: &str = "/run/gripfast";
+/// The record in a data directory.
+pub(crate) const FILE: &str = "running.json";
 /// More files than these are not looked at.
 const MAX_RECORDS: usize = 100;
 
@@ -26,40 +29,54 @@ pub(crate) struct RunningNode {
     pub(crate) data_dir: PathBuf,
 }
 
-/// A record on disk; removed when dropped.
+/// The records of a node on disk; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Record {
-    path: PathBuf,
+    paths: Vec<PathBuf>,
 }
 
 impl Record {
-    /// Writes the record. Where there is no place for it commands have to be told: no reason to stop.
-    pub(crate) fn write(node: &RunningNode, env: &dyn Environment) -> Option<Self> {
+    /// Writes the records. Where there is no place for one commands have to be told: no reason to stop.
+    pub(crate) fn write(node: &RunningNode, env: &dyn Environment) -> Self {
         let unit = env.variable("RUNTIME_DIRECTORY").map(PathBuf::from);
-        let directory = unit.or_else(|| of_user(env))?;
-        let path = directory.join(format!("{}.json", node.pid));
-        let written = fs::create_dir_all(&directory)
-            .and_then(|()| Ok(serde_json::to_string(node)?))
-            .and_then(|text| {
-                let beside = path.with_extension("new");
-                fs::write(&beside, text + "\n")?;
-                fs::rename(beside, &path)
-            });
-        match written {
-            Ok(()) => Some(Self { path }),
+        let directory = unit.or_else(|| of_user(env));
+        let of_machine = directory.map(|dir| dir.join(format!("{}.json", node.pid)));
+        let paths = of_machine.into_iter().chain([node.data_dir.join(FILE)]);
+        let written = |path: &PathBuf| match write(path, node) {
+            Ok(()) => true,
             Err(error) => {
                 tracing::debug!(path = %path.display(), %error, "failed to note where this node runs");
-                None
+                false
             }
+        };
+        Self {
+            paths: paths.filter(written).collect(),
         }
     }
 }
 
+fn write(path: &Path, node: &RunningNode) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let beside = path.with_extension("new");
+    fs::write(&beside, serde_json::to_string(node)? + "\n")?;
+    fs::rename(beside, path)
+}
+
 impl Drop for Record {
     fn drop(&mut self) {
-        // One that stays is of a process that is gone, and not believed.
-        let _ = fs::remove_file(&self.path);
+        for path in &self.paths {
+            // One that stays is of a process that is gone, and not believed.
+            let _ = fs::remove_file(path);
+        }
     }
+}
+
+/// The node that uses a data directory, if one runs.
+pub(crate) fn of(data_dir: &Path) -> Option<RunningNode> {
+    let node = read(&data_dir.join(FILE)).ok()?;
+    is_alive(node.pid).then_some(node)
 }
 
 fn of_user(env: &dyn Environment) -> Option<PathBuf> {
@@ -112,11 +129,14 @@ mod tests {
     fn a_node_is_found_while_it_runs_and_not_after() {
         let dir = tempfile::tempdir().unwrap();
         let env = Fake::default().env("XDG_RUNTIME_DIR", dir.path().to_str().unwrap());
-        let ours = node(std::process::id());
-        let record = Record::write(&ours, &env).unwrap();
+        let mut ours = node(std::process::id());
+        ours.data_dir = dir.path().join("data");
+        let record = Record::write(&ours, &env);
         assert!(nodes(&env).contains(&ours));
+        assert_eq!(of(&ours.data_dir), Some(ours.clone()));
         drop(record);
         assert!(!nodes(&env).contains(&ours));
+        assert_eq!(of(&ours.data_dir), None);
     }
 
     #[test]

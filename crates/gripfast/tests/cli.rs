@@ -298,7 +298,7 @@ fn git_that_is_missing_or_too_old_is_named() {
 fn commands_of_a_client_say_when_the_node_does_not_run() {
     let free = free_address();
     let env = [("NGIT_BIND_ADDRESS", free.as_str())];
-    let because = format!("no response from http://{free}; is the node running?");
+    let because = format!("no response from http://{free}: nothing listens there");
     must_fail(
         &gripfast(dir().path(), &["healthcheck"], &env),
         "no response from",

@@ -29,7 +29,11 @@ enum Command {
     /// Licences, sources, banned crates and, where their database can be had, advisories
     Deny,
     /// Build what is released: an archive and a Debian package, in target/packages
-    Dist,
+    Dist {
+        /// The cargo profile; any but `dist` is packaged as it is, neither stripped nor compressed
+        #[arg(long, default_value = "dist")]
+        profile: String,
+    },
     /// Write the documents that are made from the table of options
     Docs,
     /// Try every order in which threads can run, on what is built for it
@@ -62,7 +66,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Check => check::run(),
         Command::Deny => test::deny(),
-        Command::Dist => dist::build(),
+        Command::Dist { profile } => dist::build(&profile),
         Command::Docs => docs::write(),
         Command::Loom => test::loom(),
         Command::Test { rest } => test::run(&rest),

@@ -27,6 +27,8 @@ pub(crate) enum Campaign {
     Memory,
     /// 10,000 jobs, eight processes, 300 kills, four of the database
     Queue,
+    /// 1,000 repositories with every kind of damage, found and repaired by `check --repair`
+    Repair,
     /// 32 nodes that find each other's repositories, and ten of them killed
     Resolve,
     /// 100,000 deletion requests, from the day they come until they are forgotten
@@ -102,6 +104,12 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             let settings = "GRIPFAST_QUEUE_ITEMS=10000 GRIPFAST_QUEUE_KILLS=300";
             (QUEUE, "eight_", 1, settings)
         }
+        Campaign::Repair => (
+            NODE,
+            "operate::repair::",
+            1,
+            "GRIPFAST_REPAIR_REPOSITORIES=1000",
+        ),
         Campaign::Resolve => (PLAIN, "resolve::many::", 1, "GRIPFAST_RESOLVE_NODES=32"),
         Campaign::Retention => (
             "-p grip-store --test store",

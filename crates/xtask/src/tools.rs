@@ -77,12 +77,89 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
     python_relay(&cache.join(format!("nostr-relay-{PYTHON_RELAY_VERSION}")))?;
     // A clock that is wrong, for one process.
     system_program("faketime", "faketime")?;
+    debian_base(&cache)?;
     let fixtures_dir = fixtures::payloads(&cache)?;
     fixtures::browser_scripts(&cache)?;
     Ok(Tools {
         installed_dir: cache,
         fixtures_dir,
         path,
+    })
+}
+
+/// Makes an archive of a minimal Debian with what the package depends on, unless it is there. Its
+/// release and mirror are those of this machine.
+fn debian_base(cache: &Path) -> anyhow::Result<()> {
+    let archive = cache.join("debian-base.tar");
+    if archive.is_file() {
+        return Ok(());
+    }
+    if !run::exists("debootstrap", "--version") {
+        apt_install("debootstrap")?;
+    }
+    eprintln!("making {} (once)", archive.display());
+    let release = fs::read_to_string("/etc/os-release")?;
+    let suite = release
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+        .context("/etc/os-release names no release of Debian")?;
+    let mirror = mirror_of(suite).context("no mirror of Debian is configured for apt")?;
+    fs::create_dir_all(cache)?;
+    let dir = tempfile::Builder::new()
+        .prefix("debian-")
+        .tempdir_in(cache)?;
+    let root = dir.path().join("root");
+    let mut bootstrap = run::command("debootstrap");
+    bootstrap
+        .args(["--variant=minbase", "--include=git,adduser,ca-certificates"])
+        .arg(suite)
+        .arg(&root)
+        .arg(mirror);
+    run::succeed(&mut bootstrap)?;
+    let half = dir.path().join("half.tar");
+    let mut pack = run::command("tar");
+    pack.arg("--create")
+        .arg("--exclude=./var/cache/apt/archives/*.deb")
+        .arg("--file")
+        .arg(&half)
+        .arg("--directory")
+        .arg(&root)
+        .arg(".");
+    run::succeed(&mut pack)?;
+    Ok(fs::rename(half, archive)?)
+}
+
+/// The mirror that apt uses for a release.
+fn mirror_of(suite: &str) -> Option<String> {
+    let files = fs::read_dir("/etc/apt/sources.list.d")
+        .into_iter()
+        .flatten();
+    let files = files.flatten().map(|entry| entry.path());
+    let files = files.chain([PathBuf::from("/etc/apt/sources.list")]);
+    let texts = files.filter_map(|file| fs::read_to_string(file).ok());
+    texts.into_iter().find_map(|text| mirror_in(&text, suite))
+}
+
+/// The same in one file, in either of its two forms.
+fn mirror_in(text: &str, suite: &str) -> Option<String> {
+    for stanza in text.split("\n\n") {
+        let field = |name: &str| stanza.lines().find_map(|line| line.strip_prefix(name));
+        let suites = field("Suites:").unwrap_or_default();
+        if suites.split_whitespace().any(|it| it == suite) {
+            let uris = field("URIs:").unwrap_or_default();
+            return uris.split_whitespace().next().map(str::to_owned);
+        }
+    }
+    let words = |line: &str| {
+        let words = line.split_whitespace().map(str::to_owned);
+        words
+            .filter(|word| !word.starts_with('[') && !word.ends_with(']'))
+            .collect::<Vec<_>>()
+    };
+    let mut lines = text.lines().map(words);
+    lines.find_map(|words| match &words[..] {
+        [kind, uri, of, ..] if kind == "deb" && of == suite => Some(uri.clone()),
+        _ => None,
     })
 }
 
@@ -236,6 +313,22 @@ mod tests {
         assert!(!has_postgres(dir.path()), "no version has both");
         put("14/bin/postgres");
         assert!(has_postgres(dir.path()));
+    }
+
+    #[test]
+    fn the_mirror_is_found_in_both_forms_of_sources() {
+        let stanzas = "Types: deb\nURIs: http://a.example/security\nSuites: x-security\n\n\
+                       Types: deb\n# old\nURIs: http://a.example/debian\nSuites: w x x-updates\n";
+        assert_eq!(
+            mirror_in(stanzas, "x").as_deref(),
+            Some("http://a.example/debian")
+        );
+        let lines = "# deb http://old/ x main\ndeb [arch=amd64] http://b.example/debian x main\n";
+        assert_eq!(
+            mirror_in(lines, "x").as_deref(),
+            Some("http://b.example/debian")
+        );
+        assert_eq!(mirror_in(lines, "y"), None);
     }
 
     #[test]

@@ -61,6 +61,17 @@ impl Packs {
         Ok(damaged)
     }
 
+    /// The pack files of an identifier; none if it has no store. The caller holds the lock.
+    pub(crate) fn files(&self, identifier: &Identifier) -> io::Result<Vec<PathBuf>> {
+        let dir = pack_dir(&self.objects(identifier));
+        if !disk::is_real_dir(&dir)? {
+            return Ok(Vec::new());
+        }
+        let files = disk::entries(&dir)?.into_iter();
+        let packs = files.filter(|(file, _)| file.ends_with(".pack"));
+        Ok(packs.map(|(file, _)| dir.join(file)).collect())
+    }
+
     /// Moves damaged packs out of the store, where a person can look at them. What they held is
     /// missing from now on, and can be fetched again.
     pub(crate) fn set_aside(

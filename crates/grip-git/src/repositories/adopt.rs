@@ -107,7 +107,7 @@ impl Inner {
     pub(super) fn adopt(&self, repo: &RepoAddr, path: &Path) -> Result<(), AdoptError> {
         let config = disk::read(&path.join("config"))?;
         if config.as_deref() == Some(CONFIG.as_bytes()) {
-            return Ok(());
+            return self.restore_alternates(repo, path);
         }
         refuse_other_formats(config.as_deref().unwrap_or_default())?;
         for dir in ["objects", "objects/info", "objects/pack", "refs"] {
@@ -125,6 +125,17 @@ impl Inner {
         fix_head(path)?;
         disk::replace(&path.join("config"), CONFIG.as_bytes())?;
         Ok(())
+    }
+
+    /// Has a repository of ours borrow from its store again: without that git finds no object in it.
+    fn restore_alternates(&self, repo: &RepoAddr, path: &Path) -> Result<(), AdoptError> {
+        let info = "objects/info";
+        if !path.join(info).join("alternates").exists() {
+            tracing::warn!(%repo, "restoring objects/info/alternates");
+            disk::make_dirs(&self.layout.root, &path.join(info))
+                .map_err(|_| AdoptError::NotADirectory(info))?;
+        }
+        write_alternates(&path.join("objects"), &layout::alternates(&repo.identifier))
     }
 }
 

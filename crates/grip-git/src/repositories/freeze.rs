@@ -10,6 +10,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use grip_tasks::Permit;
@@ -56,8 +57,8 @@ impl Repositories {
     }
 
     /// Links every file of every repository into a tree of its own, which takes the place of an
-    /// earlier one. Blocking, for a moment for each repository.
-    pub fn freeze(&self, _kept: &KeptObjects) -> io::Result<Frozen> {
+    /// earlier one. `linked` counts them as they come. Blocking, for a moment for each repository.
+    pub fn freeze(&self, _kept: &KeptObjects, linked: &AtomicU64) -> io::Result<Frozen> {
         let inner = &self.inner;
         let git = inner.layout.frozen().join("git");
         remove_tree(&git)?;
@@ -65,8 +66,9 @@ impl Repositories {
         let mut linking = Linking {
             root: &inner.layout.root,
             to: &git,
-            files: 0,
+            files: linked,
         };
+        linked.store(0, Relaxed);
         let contributors = inner.contributors_on_disk()?;
         for repo in inner.list()?.into_iter().chain(contributors) {
             let _turn = inner.lock(&repo.identifier);
@@ -78,7 +80,7 @@ impl Repositories {
         for identifier in inner.packs.identifiers()? {
             linking.tree(&inner.layout.store(&identifier))?;
         }
-        let files = linking.files;
+        let files = linked.load(Relaxed);
         Ok(Frozen { git, files })
     }
 
@@ -113,7 +115,7 @@ fn remove_tree(path: &Path) -> io::Result<()> {
 struct Linking<'a> {
     root: &'a Path,
     to: &'a Path,
-    files: u64,
+    files: &'a AtomicU64,
 }
 
 impl Linking<'_> {
@@ -159,13 +161,13 @@ impl Linking<'_> {
 
     fn link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         match fs::hard_link(from, to) {
-            Ok(()) => self.files += 1,
+            Ok(()) => drop(self.files.fetch_add(1, Relaxed)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) if disk::is_absent(&error) => return Err(error),
             // A file system without links, or one whose links are used up.
             Err(_) => {
                 fs::copy(from, to)?;
-                self.files += 1;
+                self.files.fetch_add(1, Relaxed);
             }
         }
         Ok(())
@@ -196,7 +198,7 @@ mod tests {
         fs::write(pack.join("pack-1.pack"), "one").unwrap();
         fs::write(pack.join("multi-pack-index"), "names pack-1").unwrap();
         let kept = repositories.keep_objects().unwrap();
-        let frozen = repositories.freeze(&kept).unwrap();
+        let frozen = repositories.freeze(&kept, &AtomicU64::new(0)).unwrap();
         fs::remove_file(pack.join("pack-1.pack")).unwrap();
         let head = frozen.git.join(repo.path()).join("HEAD");
         let before = fs::read(&head).unwrap();
@@ -207,7 +209,7 @@ mod tests {
         assert!(!packs.join("multi-pack-index").exists());
         assert!(frozen.git.join(repo.path()).join("refs").is_dir());
         // The next one knows nothing of the last, and neither does the next start.
-        let again = repositories.freeze(&kept).unwrap();
+        let again = repositories.freeze(&kept, &AtomicU64::new(0)).unwrap();
         assert!(
             !again
                 .git

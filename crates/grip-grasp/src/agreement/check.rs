@@ -1,6 +1,6 @@
 //! The audit of everything, page by page, for the operator.
 
-use std::ops::Bound;
+use std::{ops::Bound, sync::Arc};
 
 use grip_nostr::RepoAddr;
 use grip_types::Identifier;
@@ -16,6 +16,8 @@ pub struct Checked {
     /// The last of them, unless it was the last of all.
     pub next: Option<Identifier>,
     pub found: Vec<Disagreement>,
+    /// Of a repair, what it could not settle yet.
+    pub left: Vec<Disagreement>,
 }
 
 /// How a check goes about it.
@@ -43,25 +45,53 @@ impl Grasp {
         for identifier in page {
             checked.identifiers += 1;
             checked.next = Some(identifier.clone());
+            self.core.read_again(identifier).await?;
             let mut found = self.audit(identifier).await?;
             if options.full {
                 found.extend(self.core.fsck_all(identifier).await?);
             }
             if options.repair && !found.is_empty() {
-                self.settle(identifier).await;
+                if options.full {
+                    self.core.set_unreadable_packs_aside(identifier).await?;
+                }
+                let mut left = self.settle(identifier).await;
+                if options.full && left.is_empty() {
+                    left.extend(self.core.fsck_all(identifier).await?);
+                }
+                checked.left.extend(left);
             }
             checked.found.extend(found);
         }
         if checked.identifiers < limit {
             checked.next = None;
             let stray = self.core.blocking("grasp.audit", Core::stray_repositories);
-            checked.found.extend(stray.await??);
+            let stray = stray.await??;
+            if options.repair {
+                checked.left.extend(stray.iter().cloned());
+            }
+            checked.found.extend(stray);
         }
         Ok(checked)
     }
 }
 
 impl Core {
+    /// Lets nothing that is remembered of the repositories of an identifier hide what is on disk.
+    async fn read_again(self: &Arc<Self>, identifier: &Identifier) -> Result<(), GraspError> {
+        let _turns = self.turns(vec![identifier.clone()]).await?;
+        let identifier = identifier.clone();
+        let forget = move |core: &Self| {
+            for owner in core.hosted.owners(&identifier).into_keys() {
+                let addr = RepoAddr::new(owner, identifier.clone());
+                core.repositories.read_again(&addr);
+            }
+            for addr in core.repositories.contributors(&identifier) {
+                core.repositories.read_again(&addr);
+            }
+        };
+        self.blocking("git.refs", forget).await
+    }
+
     async fn fsck_all(&self, identifier: &Identifier) -> Result<Vec<Disagreement>, GraspError> {
         let mut found = Vec::new();
         for owner in self.hosted.owners(identifier).into_keys() {
@@ -78,6 +108,28 @@ impl Core {
             }));
         }
         Ok(found)
+    }
+
+    /// Moves packs out of the store that cannot be read to their end: their objects count as missing
+    /// from then on, and are looked for.
+    async fn set_unreadable_packs_aside(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+    ) -> Result<(), GraspError> {
+        let failed = |error| GraspError::Stores(Box::new(error));
+        let _turns = self.turns(vec![identifier.clone()]).await?;
+        let packs = self.repositories.verify_packs(identifier).await;
+        let packs = packs.map_err(failed)?;
+        if packs.is_empty() {
+            return Ok(());
+        }
+        for pack in &packs {
+            let (name, reason) = (&pack.name, &pack.reason);
+            tracing::error!(%identifier, name, reason, "setting a damaged pack aside");
+        }
+        let identifier = identifier.clone();
+        let aside = move |core: &Self| core.repositories.set_aside(&identifier, &packs);
+        self.blocking("git.refs", aside).await?.map_err(failed)
     }
 
     /// The repositories on disk that are not hosted. Blocks.

@@ -5,6 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use grip_nostr::{Event, EventId, PullRequest, RepoAddr};
 use grip_purgatory::{Phase, Purgatory, Waiting, can_be_here};
 use grip_types::{Identifier, Origin};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::SyncFacts;
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// One waiting event.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 pub struct WaitingFacts {
     pub id: String,
     pub kind: u16,
@@ -48,7 +49,7 @@ pub struct WaitingFacts {
     pub in_progress: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitingStatus {
     Held,

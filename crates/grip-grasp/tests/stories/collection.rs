@@ -42,6 +42,11 @@ async fn a_branch_that_moved_back_gives_its_bytes_back_after_the_grace_time() {
     assert!(scene.node.has_object("x", &second));
     let done = collect(&scene, 8).await;
     assert!(done.objects >= 3 && done.bytes > 0, "{done:?}");
+    let counted = scene.node.grasp().stats().collection;
+    assert_eq!(
+        (counted.objects, counted.bytes, counted.failures),
+        (done.objects, done.bytes, 0)
+    );
     assert!(!scene.node.has_object("x", &second));
     assert!(scene.node.has_object("x", &scene.tip));
     assert!(scene.node.fsck_is_clean(&scene.repo).await);

@@ -4,7 +4,7 @@
 use grip_grasp::DataSource;
 use grip_testkit::{
     Author, WorkTree,
-    damage::{DAMAGE, Ends, Harm, Paths},
+    damage::{DAMAGE, Damage, Files, Repair},
     wire,
 };
 use grip_types::Identifier;
@@ -23,20 +23,21 @@ async fn publish(node: &Node, owner: &Author, name: &str, tree: &WorkTree) -> St
     tip
 }
 
-async fn suffers(what: &str, harm: Harm, ends: Ends) {
+async fn suffers(kind: &Damage) {
+    let (what, repair) = (kind.name, kind.repair);
     let (owner, mut node) = (Author::new(), Node::start().await);
     let tree = WorkTree::with_commit().unwrap();
     let tip = publish(&node, &owner, "sound", &tree).await;
     publish(&node, &owner, "x", &tree).await;
     let repo = addr(&owner, "x");
-    let paths = Paths::new(node.data_dir(), &owner.npub(), "x");
-    node.restart_after(|| harm(&paths).unwrap()).await;
+    let files = Files::new(node.data_dir(), &owner.npub(), "x");
+    node.restart_after(|| kind.harm(&files).unwrap()).await;
     let sound = addr(&owner, "sound");
     assert_eq!(node.refs(&sound)["refs/heads/main"], tip, "{what}");
     assert_eq!(node.grasp().damage(&sound), None, "{what}");
     let damage = node.grasp().damage(&repo);
-    assert_eq!(damage.is_none(), ends == Ends::Whole, "{what}: {damage:?}");
-    if ends == Ends::Fetched {
+    assert_eq!(damage.is_none(), repair == Repair::ByEvents, "{what}: {damage:?}");
+    if repair == Repair::ByFetch {
         let wanted = node.grasp().stats().purgatory.wanted;
         assert_eq!(wanted, 1, "{what}: its data is looked for");
         let pack = wire::pack(&tree, &tip, None).await.unwrap();
@@ -49,36 +50,31 @@ async fn suffers(what: &str, harm: Harm, ends: Ends) {
         assert_eq!(grasp.damage(&repo), None, "{what}");
         assert_eq!(grasp.stats().purgatory.wanted, 0, "{what}");
     }
-    if ends != Ends::Named {
+    if repair != Repair::ByHand {
         assert_eq!(node.refs(&repo)["refs/heads/main"], tip, "{what}");
         assert_eq!(node.refs(&repo)["HEAD"], "refs/heads/main", "{what}");
         node.agrees().await;
     }
 }
 
+async fn suffers_all(repair: Repair) {
+    let kinds = DAMAGE.iter().filter(|kind| kind.shows_at_start);
+    for kind in kinds.filter(|kind| kind.repair == repair) {
+        suffers(kind).await;
+    }
+}
+
 #[tokio::test]
 async fn damage_to_packs_is_noticed_and_mended_by_a_fetch() {
-    for (what, harm, ends) in DAMAGE {
-        if ends == Ends::Fetched {
-            suffers(what, harm, ends).await;
-        }
-    }
+    suffers_all(Repair::ByFetch).await;
 }
 
 #[tokio::test]
 async fn damage_to_refs_is_mended_by_what_the_events_say() {
-    for (what, harm, ends) in DAMAGE {
-        if ends == Ends::Whole {
-            suffers(what, harm, ends).await;
-        }
-    }
+    suffers_all(Repair::ByEvents).await;
 }
 
 #[tokio::test]
 async fn a_repository_that_cannot_be_used_is_named_and_stops_no_other() {
-    for (what, harm, ends) in DAMAGE {
-        if ends == Ends::Named {
-            suffers(what, harm, ends).await;
-        }
-    }
+    suffers_all(Repair::ByHand).await;
 }

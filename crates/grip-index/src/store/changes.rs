@@ -1,6 +1,7 @@
 //! The change log of the feed.
 
 use grip_db::{Column, DbError};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
 const FORGET_AT_ONCE: i64 = 10_000;
 
 /// What happened to a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
     Added,

@@ -5,12 +5,13 @@
 use std::collections::HashMap;
 
 use grip_db::DbError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Store, sql::sql};
 
 /// How the index is. Times are milliseconds since 1970.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct Status {
     pub sources: Vec<SourceStatus>,
@@ -29,7 +30,7 @@ pub struct Status {
 }
 
 /// How the listing of a source is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct SourceStatus {
     pub name: String,
@@ -45,7 +46,7 @@ pub struct SourceStatus {
 }
 
 /// How a repository is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct RepoFacts {
     pub name: String,
@@ -67,7 +68,7 @@ grip_db::from_row!(RepoFacts {
 });
 
 /// How a tag is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct TagFacts {
     pub name: String,

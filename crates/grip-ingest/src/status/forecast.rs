@@ -6,6 +6,7 @@ use std::{
 };
 
 use grip_github::Budget;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// GitHub's window.
@@ -14,7 +15,7 @@ const WINDOW: Duration = Duration::from_secs(60 * 60);
 const SHORTEST: Duration = Duration::from_secs(5);
 
 /// A budget and how long it will last.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct Forecast {
     /// The place of the token among those configured; none for calls without one.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use grip_db::{Column, Connection, DbError, Value};
 use grip_queue::{NewJob, Queue};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Store, duplicates, field_sql, retry_on_conflict, sql};
@@ -20,7 +21,7 @@ const AT_ONCE: usize = 500;
 const AT_ONCE_BYTES: usize = 2 << 20;
 
 /// A push as it is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StoredEvent {
     pub id: String,
     /// GitHub's id of the event, once a list has shown it.

@@ -2,6 +2,7 @@
 
 use grip_db::{Connection, DbError, Value};
 use grip_queue::{Lease, NewJob, Queue};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Store, finish_in, sql};
@@ -48,7 +49,7 @@ pub(crate) enum Polled {
 }
 
 /// Something may have happened that we did not see, after one event and before another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct Gap {
     pub id: i64,

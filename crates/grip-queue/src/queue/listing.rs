@@ -1,6 +1,7 @@
 //! Listing, retry and removal of jobs for operators.
 
 use grip_db::{DbError, Value};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Queue, topic};
@@ -19,8 +20,9 @@ pub struct Filter {
 }
 
 /// What a job is doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "JobState")]
 pub enum State {
     /// May be claimed now.
     #[default]
@@ -35,7 +37,7 @@ pub enum State {
 
 /// A job; its payload, which is nobody's business, is not serialised. Times are milliseconds since
 /// 1970.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct JobFacts {
     pub id: i64,

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use grip_db::DbError;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -19,7 +20,7 @@ const FRESH: Duration = Duration::from_secs(5);
 const PART: u32 = 50;
 
 /// What there is of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct KindStats {
     pub kind: String,

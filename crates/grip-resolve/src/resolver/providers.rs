@@ -7,6 +7,7 @@ use grip_dht::{Peer, PeerName};
 use grip_limits::Verdict;
 use grip_types::Domain;
 use moka::future::Cache as Store;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -35,8 +36,9 @@ pub(super) fn node_records() -> Store<PeerName, Option<NodeRecord>> {
 }
 
 /// The providers of a manifest, the best first.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Ranked {
+    #[schemars(with = "String")]
     pub id: ManifestId,
     /// `<npub>/<identifier>`
     pub name: String,

@@ -3,13 +3,32 @@
 //! What is captured comes in the reverse of the order in which it became durable: first the journal of
 //! what waits, then served events, then refs, then objects. Whatever one of them names, the next has: a
 //! node that starts on it finishes what was under way, as after a crash.
+//!
+//! It may take longer than a request may: the work is a task of its own, and whoever asks meanwhile is
+//! told how far it is.
 
-use std::{io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
+use grip_db::Db;
+use grip_git::{KeptObjects, Repositories};
+use grip_store::EventStore;
+use grip_tasks::TaskGroup;
 use http::StatusCode;
-use serde_json::json;
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::timeout};
 
-use super::{json, types::FrozenState};
+use super::{
+    json,
+    types::{BackupEnded, FrozenState},
+};
 use crate::{
     admin::Admin,
     app::App,
@@ -17,81 +36,205 @@ use crate::{
     request_context::{HttpResult, RequestContext},
 };
 
-/// Freezes the state of this moment; it takes the place of an earlier one.
-pub(crate) async fn begin(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
-    let audit = admin.begin("backup", "begin");
-    let frozen = freeze(cx.app).await;
-    if frozen.is_err() {
-        // Half a state helps nobody, and the disk may be full of it.
-        let repositories = cx.app.web.repositories.clone();
-        let thawed = cx.app.blocking("backup", move || repositories.thaw()).await;
-        if let Ok(Err(error)) = thawed {
-            tracing::warn!(%error, "failed to clear up behind a backup");
-        }
-    }
-    audit.end(if frozen.is_ok() { "frozen" } else { "failed" });
-    json(StatusCode::OK, &frozen?)
+/// How long one answer waits for the end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The layout under way, if there is one.
+#[derive(Default)]
+pub(crate) struct Freezing {
+    current: Mutex<Option<Layout>>,
 }
 
-/// Removes what was frozen.
+/// One layout: how far it is, and its end. Clones are of the same one.
+#[derive(Clone)]
+struct Layout {
+    linked: Arc<AtomicU64>,
+    end: watch::Receiver<Option<Result<FrozenState, Failed>>>,
+}
+
+/// A layout that failed, told to each who waits for it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+struct Failed(Arc<io::Error>);
+
+impl Freezing {
+    /// The layout under way, or a new one.
+    fn join(&self, parts: impl FnOnce() -> Parts) -> Layout {
+        let mut current = self.current.lock();
+        current.get_or_insert_with(|| parts().start()).clone()
+    }
+
+    /// Lets the next one begin anew.
+    fn forget(&self) {
+        self.current.lock().take();
+    }
+
+    fn current(&self) -> Option<Layout> {
+        self.current.lock().clone()
+    }
+}
+
+impl Layout {
+    /// Waits for its end; none if the node stopped before.
+    async fn ended(&mut self) -> Option<Result<FrozenState, Failed>> {
+        self.end.wait_for(Option::is_some).await.ok()?.clone()
+    }
+}
+
+/// Lays the state of this moment out; it takes the place of an earlier one. Answers when that is done,
+/// or how far it is.
+pub(crate) async fn begin(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let app = cx.app;
+    let audit = admin.begin("backup", "begin");
+    let mut layout = app.freezing.join(|| Parts::of(app));
+    let Ok(ended) = timeout(PATIENCE, layout.ended()).await else {
+        audit.end("under way");
+        let place = app.web.repositories.frozen_path();
+        let copied = app.blocking("backup", move || copied_bytes(&place)).await?;
+        let so_far = FrozenState {
+            links: layout.linked.load(Relaxed),
+            copied_bytes: copied,
+            ..FrozenState::default()
+        };
+        return json(StatusCode::ACCEPTED, &so_far);
+    };
+    app.freezing.forget();
+    let stopped = || Failed(Arc::new(io::Error::other("the node stops")));
+    let frozen = ended.unwrap_or_else(|| Err(stopped()));
+    audit.end(if frozen.is_ok() { "frozen" } else { "failed" });
+    let frozen = frozen.map_err(|error| {
+        let what = "the state of this moment was not laid out for a backup";
+        WebError::internal(what, error)
+    })?;
+    json(StatusCode::OK, &frozen)
+}
+
+/// Removes what was laid out, once that is complete.
 pub(crate) async fn end(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     let audit = admin.begin("backup", "end");
+    if let Some(mut layout) = cx.app.freezing.current() {
+        drop(layout.ended().await);
+        cx.app.freezing.forget();
+    }
     let repositories = cx.app.web.repositories.clone();
     let thawed = cx
         .app
         .blocking("backup", move || repositories.thaw())
         .await?;
     audit.end(if thawed.is_ok() { "removed" } else { "failed" });
-    thawed.map_err(failed)?;
-    json(StatusCode::OK, &json!({ "removed": true }))
+    thawed.map_err(|e| WebError::internal("what was laid out could not be removed", e))?;
+    json(StatusCode::OK, &BackupEnded { removed: true })
 }
 
-async fn freeze(app: &App) -> Result<FrozenState, WebError> {
-    let (repositories, store) = (app.web.repositories.clone(), app.web.store.clone());
-    let prepared = app.blocking("backup", move || {
-        repositories.thaw()?;
-        let events = store.stats().map_err(io::Error::other)?.used_bytes;
-        let floor = repositories.options().min_free_bytes;
-        if repositories.free_bytes()? < events.saturating_add(floor) {
-            return Err(io::Error::other(
-                "there is no room for a copy of the events",
-            ));
+/// What a layout is made of.
+struct Parts {
+    repositories: Repositories,
+    store: EventStore,
+    db: Db,
+    group: TaskGroup,
+}
+
+impl Parts {
+    fn of(app: &App) -> Self {
+        Self {
+            repositories: app.web.repositories.clone(),
+            store: app.web.store.clone(),
+            db: app.web.queue.db().clone(),
+            group: app.group.clone(),
         }
-        // Beside the links, since it may be another disk than that of the data directory.
-        let place = repositories.frozen_path();
-        std::fs::create_dir_all(&place)?;
-        Ok::<_, io::Error>((place, repositories.keep_objects()?))
-    });
-    let (place, kept) = prepared.await?.map_err(failed)?;
-    let database = place.join("gripfast.sqlite");
-    let db = app.web.queue.db();
-    let copied = db.copy_to(&database).await;
-    let has_database = copied.map_err(|e| WebError::database("the database was not copied", e))?;
-    let (repositories, store) = (app.web.repositories.clone(), app.web.store.clone());
-    let events = place.join("events");
-    let copied = app.blocking("backup", {
-        let events = events.clone();
-        move || {
-            store.copy_to(&events).map_err(io::Error::other)?;
-            repositories.freeze(&kept)
-        }
-    });
-    let frozen = copied.await?.map_err(failed)?;
-    Ok(FrozenState {
-        git: shown(&frozen.git),
-        events: shown(&events),
-        database: has_database.then(|| shown(&database)),
-        links: frozen.files,
-    })
+    }
+
+    fn start(self) -> Layout {
+        let (told, end) = watch::channel(None);
+        let linked = Arc::<AtomicU64>::default();
+        let layout = Layout {
+            linked: Arc::clone(&linked),
+            end,
+        };
+        let group = self.group.clone();
+        group.spawn("backup", async move {
+            let frozen = self.freeze(linked).await;
+            if frozen.is_err() {
+                // Half a state helps nobody, and the disk may be full of it.
+                let repositories = self.repositories.clone();
+                if let Err(error) = self.blocking(move || repositories.thaw()).await {
+                    tracing::warn!(%error, "failed to clear up behind a backup");
+                }
+            }
+            let _ = told.send(Some(frozen.map_err(|error| Failed(Arc::new(error)))));
+        });
+        layout
+    }
+
+    async fn freeze(&self, linked: Arc<AtomicU64>) -> io::Result<FrozenState> {
+        let (repositories, store) = (self.repositories.clone(), self.store.clone());
+        let (place, kept) = self
+            .blocking(move || prepare(&repositories, &store))
+            .await?;
+        let database = place.join("gripfast.sqlite");
+        let copied = self.db.copy_to(&database).await;
+        let has_database = copied.map_err(io::Error::other)?;
+        let (repositories, store) = (self.repositories.clone(), self.store.clone());
+        let events = place.join("events");
+        let copied = {
+            let events = events.clone();
+            self.blocking(move || {
+                store.copy_to(&events).map_err(io::Error::other)?;
+                let frozen = repositories.freeze(&kept, &linked)?;
+                Ok((frozen, copied_bytes(&place)))
+            })
+        };
+        let (frozen, copied_bytes) = copied.await?;
+        Ok(FrozenState {
+            is_complete: true,
+            git: shown(&frozen.git),
+            events: shown(&events),
+            database: has_database.then(|| shown(&database)),
+            links: frozen.files,
+            copied_bytes,
+        })
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let done = self.group.spawn_blocking("backup", work).await;
+        done.map_err(io::Error::other)?
+    }
+}
+
+/// Makes room for the copies, and has no object go from now on.
+fn prepare(repositories: &Repositories, store: &EventStore) -> io::Result<(PathBuf, KeptObjects)> {
+    repositories.thaw()?;
+    let events = store.stats().map_err(io::Error::other)?.used_bytes;
+    let floor = repositories.options().min_free_bytes;
+    if repositories.free_bytes()? < events.saturating_add(floor) {
+        return Err(io::Error::other(
+            "there is no room for a copy of the events",
+        ));
+    }
+    // Beside the links, since it may be another disk than that of the data directory.
+    let place = repositories.frozen_path();
+    fs::create_dir_all(&place)?;
+    Ok((place, repositories.keep_objects()?))
+}
+
+/// Bytes of the database and the events that are there so far.
+fn copied_bytes(place: &Path) -> u64 {
+    let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let copies = [place.to_owned(), place.join("events")];
+    let files = copies
+        .iter()
+        .filter_map(|dir| fs::read_dir(dir).ok())
+        .flatten();
+    let files = files.flatten().map(|entry| entry.path());
+    files
+        .filter(|path| path.is_file())
+        .map(|path| size(&path))
+        .sum()
 }
 
 fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
-}
-
-fn failed(error: io::Error) -> WebError {
-    WebError::internal(
-        "the state of this moment was not laid out for a backup",
-        error,
-    )
 }

@@ -31,5 +31,8 @@ pub(crate) async fn run(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     let checked = cx.app.web.grasp.check(after, limit, options).await;
     audit.end(if checked.is_ok() { "done" } else { "failed" });
     let checked = checked.map_err(|e| WebError::internal("the audit failed", e))?;
-    json(StatusCode::OK, &json!(CheckPage::from(checked)))
+    json(
+        StatusCode::OK,
+        &json!(CheckPage::new(checked, options.repair)),
+    )
 }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use grip_store::{CompactError, Compacted};
 use http::StatusCode;
-use serde_json::json;
 use tokio::time::timeout;
 
-use super::json;
+use super::{json, types::CompactionReport};
 use crate::{
     admin::Admin,
     error::WebError,
@@ -27,7 +26,12 @@ pub(crate) async fn compact(cx: &RequestContext<'_>, admin: Admin) -> HttpResult
         .spawn("relay-compact", async move { relay.compact().await });
     let Ok(compacted) = timeout(PATIENCE, compacting).await else {
         audit.end("under way");
-        return json(StatusCode::ACCEPTED, &json!({ "compacted": false }));
+        let answer = CompactionReport {
+            compacted: false,
+            bytes_before: None,
+            bytes_after: None,
+        };
+        return json(StatusCode::ACCEPTED, &answer);
     };
     match compacted.unwrap_or(Err(CompactError::Stopped)) {
         Ok(Compacted {
@@ -35,11 +39,11 @@ pub(crate) async fn compact(cx: &RequestContext<'_>, admin: Admin) -> HttpResult
             bytes_after,
         }) => {
             audit.end("compacted");
-            let answer = json!({
-                "compacted": true,
-                "bytes_before": bytes_before,
-                "bytes_after": bytes_after,
-            });
+            let answer = CompactionReport {
+                compacted: true,
+                bytes_before: Some(bytes_before),
+                bytes_after: Some(bytes_after),
+            };
             json(StatusCode::OK, &answer)
         }
         Err(error) => {

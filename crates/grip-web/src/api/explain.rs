@@ -18,7 +18,7 @@ use crate::{
 /// Explains an event, a repository or a ref.
 pub(crate) async fn explain(cx: &RequestContext<'_>) -> HttpResult {
     let [subject, _] = cx.params();
-    let explained = explained(cx.app, subject).await?;
+    let explained = explained(cx, subject).await?;
     let status = match explained.explanation.status {
         Status::Unknown => StatusCode::NOT_FOUND,
         _ => StatusCode::OK,
@@ -27,19 +27,61 @@ pub(crate) async fn explain(cx: &RequestContext<'_>) -> HttpResult {
 }
 
 /// What is known of an event, a repository or a ref, and of the search for its data.
-pub(crate) async fn explained(app: &App, subject: &str) -> Result<Explained, WebError> {
+pub(crate) async fn explained(
+    cx: &RequestContext<'_>,
+    subject: &str,
+) -> Result<Explained, WebError> {
+    let app = cx.app;
     let explanation = app.web.grasp.explain(subject).await;
     let explanation =
         explanation.map_err(|e| WebError::internal("an explanation cannot be given", e))?;
     let identifiers = identifiers(&explanation).into_iter();
     let sync = identifiers.filter_map(|id| search(app, id)).collect();
+    let mut step = next_step(&explanation, &cx.settings.service.http_url());
+    let is_waiting = matches!(explanation.status, Status::Held | Status::Wanted);
+    if let Some(step) = step
+        .as_mut()
+        .filter(|_| is_waiting && app.web.sync.get().is_none())
+    {
+        step.push_str(" Nothing is fetched from other hosts: sync_enabled is off.");
+    }
     let repository = explanation.repository.as_ref();
     let repository = repository.and_then(|it| addr(&it.npub, &it.identifier));
     let replicas = repository.map(|addr| app.web.sync.replicas(&addr));
     Ok(Explained {
+        next_step: step,
         explanation,
         sync,
         replicas: replicas.unwrap_or_default(),
+    })
+}
+
+/// The next step of the author, or of the operator where the repository is damaged.
+fn next_step(explanation: &Explanation, service: &str) -> Option<String> {
+    let push = "Push the branches and tags that the signed state names, with git or with ngit; the \
+                event is served as soon as the data is here.";
+    Some(match explanation.status {
+        _ if explanation.damage.is_some() => {
+            "Run `gripfast check --full --repair` on the machine of the node; what cannot be fetched \
+             again is in a backup (docs/backup.md)."
+                .to_owned()
+        }
+        Status::Served => return None,
+        Status::Held => push.to_owned(),
+        Status::Wanted => format!("{push} After that, send the event again if it is not served."),
+        Status::Awaited => {
+            "Publish the pull request event that this ref was pushed for, before it is removed."
+                .to_owned()
+        }
+        Status::Refused => {
+            "Read the reason below, change what it names, and send the event or the push again."
+                .to_owned()
+        }
+        Status::Unknown => format!(
+            "If this is a repository of yours: publish an announcement (kind 30617) that lists \
+             {service} in clone and its relay in relays, then push. Check the npub and the \
+             spelling too: identifiers are case-sensitive."
+        ),
     })
 }
 

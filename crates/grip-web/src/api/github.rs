@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub(crate) use self::pushes::{PushQuery, pushes};
 use super::{
     json, next_page,
-    types::{Gaps, Retention},
+    types::{Gaps, GapsClosed, PushFacts, PushPage, ReextractionBegun, Retention},
 };
 use crate::{
     admin::{Admin, Audit},
@@ -52,8 +52,8 @@ pub(crate) async fn events(cx: &RequestContext<'_>) -> HttpResult {
     let page = pushes(ingest, query).await.map_err(unreadable)?;
     let next = page.next.as_ref().map(parameters::format_cursor);
     let lines = page.pushes.into_iter();
-    let lines: Vec<_> = lines.map(|push| push_json(push, asked.raw)).collect();
-    tagged(cx.headers(), &json!({ "events": lines, "next": next }))
+    let events = lines.map(|push| push_facts(push, asked.raw)).collect();
+    tagged(cx.headers(), &json!(PushPage { events, next }))
 }
 
 pub(crate) async fn user(cx: &RequestContext<'_>) -> HttpResult {
@@ -128,7 +128,7 @@ pub(crate) async fn reextract(cx: &RequestContext<'_>, admin: Admin) -> HttpResu
     let ingest = &cx.app.watch()?.ingest;
     let audit = admin.begin("github reextract", "everything");
     end(audit, ingest.reextract().await)?;
-    json(StatusCode::ACCEPTED, &json!({ "began": true }))
+    json(StatusCode::ACCEPTED, &ReextractionBegun { began: true })
 }
 
 /// Declares the gaps between two moments filled.
@@ -151,7 +151,7 @@ pub(crate) async fn close_gaps(cx: &RequestContext<'_>, admin: Admin) -> HttpRes
     }
     let audit = admin.begin("github gaps close", format!("{from} to {to}"));
     let closed = end(audit, ingest.close_gaps(from, to, &by).await)?;
-    json(StatusCode::OK, &json!({ "closed": closed }))
+    json(StatusCode::OK, &GapsClosed { closed })
 }
 
 /// Records the outcome of an order.
@@ -218,12 +218,9 @@ fn id_of(stored: &Stored) -> i64 {
 }
 
 /// A push for programs.
-fn push_json(push: StoredEvent, with_raw: bool) -> Value {
-    let mut line = json!(push);
-    if with_raw {
-        line["raw"] = serde_json::from_str(&push.raw).unwrap_or_default();
-    }
-    line
+fn push_facts(push: StoredEvent, with_raw: bool) -> PushFacts {
+    let raw = with_raw.then(|| serde_json::from_str(&push.raw).unwrap_or_default());
+    PushFacts { push, raw }
 }
 
 /// A person or a repository for programs.

@@ -6,7 +6,10 @@ use grip_types::{Identifier, RepoAddr};
 use http::StatusCode;
 use serde_json::json;
 
-use super::{json, types::HeldBackList};
+use super::{
+    json,
+    types::{HeldBackList, HoldingPurged, HoldingRestored},
+};
 use crate::{
     admin::Admin,
     error::WebError,
@@ -29,7 +32,7 @@ pub(crate) async fn restore(cx: &RequestContext<'_>, admin: Admin) -> HttpResult
     let restored = cx.app.web.grasp.restore_held_back(&addr).await;
     audit.end(if restored.is_ok() { "done" } else { "failed" });
     let restored = restored.map_err(unreadable)?;
-    json(StatusCode::OK, &json!({ "restored": restored }))
+    json(StatusCode::OK, &HoldingRestored { restored })
 }
 
 /// Destroys what is kept of a repository.
@@ -39,10 +42,7 @@ pub(crate) async fn purge(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     let purged = cx.app.web.grasp.purge_held_back(&addr).await;
     audit.end(if purged.is_ok() { "done" } else { "failed" });
     let (events, archives) = purged.map_err(unreadable)?;
-    json(
-        StatusCode::OK,
-        &json!({ "events": events, "archives": archives }),
-    )
+    json(StatusCode::OK, &HoldingPurged { events, archives })
 }
 
 fn repository(cx: &RequestContext<'_>) -> Result<RepoAddr, WebError> {

@@ -8,7 +8,9 @@ use serde_json::json;
 
 use super::{
     json, next_page,
-    types::{IndexSource, IndexStatus, IndexWork, IndexedRepo, IndexedTag},
+    types::{
+        IndexDueNow, IndexSource, IndexStatus, IndexWork, IndexedRepo, IndexedRepos, IndexedTag,
+    },
 };
 use crate::{
     admin::Admin,
@@ -60,7 +62,7 @@ pub(crate) async fn repos(cx: &RequestContext<'_>) -> HttpResult {
     let repos = cx.app.index()?.repos(&after, limit).await;
     let repos: Vec<RepoFacts> = repos.map_err(unreadable)?;
     let next = next_page(&repos, limit, |repo| repo.name.clone());
-    json(StatusCode::OK, &json!({ "repos": repos, "next": next }))
+    json(StatusCode::OK, &IndexedRepos { repos, next })
 }
 
 /// One repository with its tags and why each is in the feed or not.
@@ -130,7 +132,12 @@ pub(crate) async fn now(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
             Ok(false) => {}
             Ok(true) => {
                 audit.end("due now");
-                let answer = json!({ "name": name, "what": what, "kind": kind, "due_now": true });
+                let answer = IndexDueNow {
+                    name,
+                    what,
+                    kind,
+                    due_now: true,
+                };
                 return json(StatusCode::ACCEPTED, &answer);
             }
             Err(error) => {

@@ -5,7 +5,10 @@ use grip_nostr::EventId;
 use http::StatusCode;
 use serde_json::json;
 
-use super::{json, types::WaitingEvents};
+use super::{
+    json,
+    types::{EventBroughtForward, EventDropped, WaitingEvents},
+};
 use crate::{
     admin::Admin,
     app::App,
@@ -42,7 +45,10 @@ pub(crate) async fn retry(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     {
         return Err(WebError::NothingWaits { what: "event" });
     }
-    let answer = json!({ "event": id, "brought_forward": true });
+    let answer = EventBroughtForward {
+        event: id.to_hex(),
+        brought_forward: true,
+    };
     json(StatusCode::ACCEPTED, &answer)
 }
 
@@ -54,7 +60,11 @@ pub(crate) async fn forget(cx: &RequestContext<'_>, admin: Admin) -> HttpResult 
     if !audit.end_found(found, "dropped").map_err(unreadable)? {
         return Err(WebError::NothingWaits { what: "event" });
     }
-    json(StatusCode::OK, &json!({ "event": id, "dropped": true }))
+    let answer = EventDropped {
+        event: id.to_hex(),
+        dropped: true,
+    };
+    json(StatusCode::OK, &answer)
 }
 
 fn event_id(text: &str) -> Result<EventId, WebError> {

@@ -3,9 +3,11 @@
 use grip_db::DbError;
 use grip_queue::{Filter, State};
 use http::{Method, StatusCode};
-use serde_json::json;
 
-use super::{json, next_page, types::Jobs};
+use super::{
+    json, next_page,
+    types::{JobDropped, JobDueNow, Jobs},
+};
 use crate::{
     admin::Admin,
     error::WebError,
@@ -73,7 +75,11 @@ pub(crate) async fn retry(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     if !audit.end_found(found, "due now").map_err(unreadable)? {
         return Err(WebError::NoSuchJob);
     }
-    let answer = json!({ "kind": kind, "key": key, "due_now": true });
+    let answer = JobDueNow {
+        kind,
+        key,
+        due_now: true,
+    };
     json(StatusCode::ACCEPTED, &answer)
 }
 
@@ -84,7 +90,11 @@ async fn forget(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     if !audit.end_found(found, "dropped").map_err(unreadable)? {
         return Err(WebError::NoSuchJob);
     }
-    let answer = json!({ "kind": kind, "key": key, "dropped": true });
+    let answer = JobDropped {
+        kind,
+        key,
+        dropped: true,
+    };
     json(StatusCode::OK, &answer)
 }
 

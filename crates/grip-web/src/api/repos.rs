@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     json,
-    types::{BlockList, RemovalReport, RepositoryList},
+    types::{BlockList, BlockReport, RemovalReport, RepositoryList},
 };
 use crate::{
     admin::Admin,
@@ -122,7 +122,11 @@ pub(crate) async fn block(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
         Err(error) => audit.end(format!("failed: {error}")),
     }
     let is_new = blocked.map_err(unreadable)?;
-    let answer = json!({ "subject": subject, "blocked": true, "is_new": is_new });
+    let answer = BlockReport {
+        subject,
+        blocked: true,
+        is_new: Some(is_new),
+    };
     json(StatusCode::OK, &answer)
 }
 
@@ -134,10 +138,12 @@ pub(crate) async fn unblock(cx: &RequestContext<'_>, admin: Admin) -> HttpResult
     if !audit.end_found(lifted, "lifted").map_err(unreadable)? {
         return Err(WebError::NothingNamed { what: "block" });
     }
-    json(
-        StatusCode::OK,
-        &json!({ "subject": subject, "blocked": false }),
-    )
+    let answer = BlockReport {
+        subject,
+        blocked: false,
+        is_new: None,
+    };
+    json(StatusCode::OK, &answer)
 }
 
 fn subject(query: Option<&str>) -> Result<String, WebError> {

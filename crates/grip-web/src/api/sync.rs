@@ -2,11 +2,10 @@
 
 use grip_types::Identifier;
 use http::StatusCode;
-use serde_json::json;
 
 use super::{
     json,
-    types::{Queued, SyncStatus},
+    types::{Queued, SearchBroughtForward, SyncStatus},
 };
 use crate::{
     admin::Admin,
@@ -69,6 +68,9 @@ pub(crate) async fn now(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
         return Err(WebError::NothingWaits { what: "repository" });
     }
     audit.end("brought forward");
-    let answer = json!({ "identifier": identifier, "brought_forward": true });
+    let answer = SearchBroughtForward {
+        identifier,
+        brought_forward: true,
+    };
     json(StatusCode::ACCEPTED, &answer)
 }

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use http::StatusCode;
-use serde_json::json;
 
+use super::types::{TaskFacts, TaskList};
 use crate::request_context::{HttpResult, RequestContext};
 
 /// One line a kind of task: its name, how much hangs on it, what it does. `cargo xtask check`
@@ -33,27 +33,23 @@ static KINDS: LazyLock<BTreeMap<&'static str, Kind>> = LazyLock::new(|| {
 /// Lists all tasks of the process.
 pub(crate) fn list(cx: &RequestContext<'_>) -> HttpResult {
     let tasks = cx.app.tasks();
-    let running: usize = tasks.iter().map(|task| task.running).sum();
-    let listed = tasks.iter().map(|task| {
+    let running = tasks.iter().map(|task| task.running).sum();
+    let listed = tasks.into_iter().map(|task| {
         let known = KINDS.get(task.kind);
-        json!({
-            // Its owner, named from the outermost group inwards.
-            "group": task.group,
-            "kind": task.kind,
-            "criticality": known.map(|kind| kind.weight),
-            "what": known.map(|kind| kind.what),
-            "running": task.running,
-            "started_total": task.started_total,
-            "canceled_total": task.canceled_total,
-            "aborted_total": task.aborted_total,
-            "panicked_total": task.panicked_total,
-        })
+        TaskFacts {
+            group: task.group,
+            kind: task.kind,
+            criticality: known.map(|kind| kind.weight),
+            what: known.map(|kind| kind.what),
+            running: task.running,
+            started_total: task.started_total,
+            canceled_total: task.canceled_total,
+            aborted_total: task.aborted_total,
+            panicked_total: task.panicked_total,
+        }
     });
-    let listed: Vec<_> = listed.collect();
-    super::json(
-        StatusCode::OK,
-        &json!({ "running": running, "tasks": listed }),
-    )
+    let tasks = listed.collect();
+    super::json(StatusCode::OK, &TaskList { running, tasks })
 }
 
 #[cfg(test)]

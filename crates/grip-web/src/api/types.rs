@@ -2,6 +2,8 @@
 //!
 //! Where a feature has a report of its own, that is serialised as it is.
 
+mod orders;
+
 use std::collections::BTreeMap;
 
 use grip_grasp::{Block, Explanation, Removed, RepositoryFacts, WaitingFacts};
@@ -10,16 +12,18 @@ use grip_ingest::{Gap, Retained};
 use grip_queue::{JobFacts, KindStats, State};
 use grip_resolve::Source;
 use grip_types::Identifier;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use self::orders::*;
 use crate::{
     Backend, FollowTotals, HostBudget, RelayStatus, ReplicaReport, ReplicationTotals, SyncTotals,
     UrlAttempt,
 };
 
 /// `GET /api/v1/status`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct NodeStatus {
     pub version: String,
@@ -53,7 +57,7 @@ pub struct NodeStatus {
 }
 
 /// The sync with other servers in a few figures.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct SyncSummary {
     pub enabled: bool,
@@ -68,7 +72,7 @@ pub struct SyncSummary {
 }
 
 /// Jobs of the work queue, of all kinds.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct JobTotals {
     pub due: u64,
@@ -77,7 +81,7 @@ pub struct JobTotals {
 }
 
 /// A disk that the node writes to.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct DiskStatus {
     /// What lies on it.
@@ -89,7 +93,7 @@ pub struct DiskStatus {
 }
 
 /// How full the event store is.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct StoreStatus {
     pub used_bytes: u64,
@@ -97,7 +101,7 @@ pub struct StoreStatus {
 }
 
 /// `GET /api/v1/sync`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct SyncStatus {
     pub enabled: bool,
@@ -116,7 +120,7 @@ pub struct SyncStatus {
 }
 
 /// One identifier that waits for its next attempt.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Queued {
     pub identifier: Identifier,
     /// Unix milliseconds.
@@ -126,10 +130,13 @@ pub struct Queued {
 }
 
 /// `GET /api/v1/explain/<subject>`
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Explained {
     #[serde(flatten)]
     pub explanation: Explanation,
+    /// What its author or the operator should do next; none where all is well.
+    #[serde(default)]
+    pub next_step: Option<String>,
     /// The search for its data, by identifier; empty where nothing is missing.
     pub sync: Vec<Search>,
     /// Of a repository, the other servers that its announcements list.
@@ -138,7 +145,7 @@ pub struct Explained {
 }
 
 /// The search for the data of one identifier.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Search {
     pub identifier: Identifier,
     pub attempts: u32,
@@ -150,7 +157,7 @@ pub struct Search {
 }
 
 /// `GET /api/v1/purgatory`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct WaitingEvents {
     /// Listed or not.
@@ -159,7 +166,7 @@ pub struct WaitingEvents {
 }
 
 /// `GET /api/v1/repos`, `GET /api/v1/repos/sizes`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct RepositoryList {
     /// Listed or not.
@@ -168,7 +175,7 @@ pub struct RepositoryList {
 }
 
 /// `POST /api/v1/repos/remove`, `POST /api/v1/events/remove`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct RemovalReport {
     /// Nothing was removed: this is what would be.
@@ -178,14 +185,14 @@ pub struct RemovalReport {
 }
 
 /// `GET /api/v1/blocks`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct BlockList {
     pub blocks: Vec<Block>,
 }
 
 /// `GET /api/v1/queue`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Jobs {
     pub kinds: Vec<KindStats>,
@@ -195,7 +202,7 @@ pub struct Jobs {
 }
 
 /// `GET /api/v1/index`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexStatus {
     /// Without its sources: those follow.
@@ -205,7 +212,7 @@ pub struct IndexStatus {
 }
 
 /// A source with the work on it.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexSource {
     #[serde(flatten)]
@@ -215,7 +222,7 @@ pub struct IndexSource {
 }
 
 /// When something is looked at next, and what went wrong the last time.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexWork {
     pub state: Option<State>,
@@ -225,7 +232,7 @@ pub struct IndexWork {
 }
 
 /// `GET /api/v1/index/repos/<name>`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexedRepo {
     pub name: String,
@@ -236,7 +243,7 @@ pub struct IndexedRepo {
 }
 
 /// A tag, and whether it is in the feed.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct IndexedTag {
     #[serde(flatten)]
@@ -245,7 +252,7 @@ pub struct IndexedTag {
 }
 
 /// `GET /resolve/<key>`, whose manifest is sent as it is behind these.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct ResolvedFacts {
     pub id: String,
@@ -258,7 +265,7 @@ pub struct ResolvedFacts {
 }
 
 /// The same with the manifest.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ResolvedManifest {
     #[serde(flatten)]
@@ -268,7 +275,7 @@ pub struct ResolvedManifest {
 }
 
 /// `GET /api/v1/github/gaps`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Gaps {
     pub gaps: Vec<Gap>,
@@ -276,7 +283,7 @@ pub struct Gaps {
 }
 
 /// `POST /api/v1/github/retention`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Retention {
     pub dry_run: bool,
@@ -284,20 +291,24 @@ pub struct Retention {
 }
 
 /// `POST /api/v1/backup`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct FrozenState {
+    /// False while it is being laid out: ask again.
+    pub is_complete: bool,
     /// Directories and files of the machine that the node runs on.
     pub git: String,
     pub events: String,
     /// None where the database is a server.
     pub database: Option<String>,
-    /// Files of the repositories.
+    /// Files of the repositories, so far.
     pub links: u64,
+    /// Bytes of events and database that were copied, so far.
+    pub copied_bytes: u64,
 }
 
 /// `POST /api/v1/check`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct CheckPage {
     /// How many identifiers were looked at.
@@ -308,14 +319,14 @@ pub struct CheckPage {
 }
 
 /// What was taken out of service and is kept.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct HeldBackList {
     pub held: Vec<HeldBackFacts>,
 }
 
 /// What is kept of one repository.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct HeldBackFacts {
     /// `npub/identifier`; none for events of no repository.
@@ -345,29 +356,48 @@ impl From<Vec<grip_grasp::HeldBack>> for HeldBackList {
 }
 
 /// A point in which relay and git do not agree.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct DisagreementFacts {
     /// `npub/identifier.git`, or the identifier alone.
     pub repository: String,
     pub kind: String,
     pub text: String,
+    /// Whether a repair has settled it; none where none was asked for.
+    pub repaired: Option<bool>,
 }
 
-impl From<grip_grasp::Checked> for CheckPage {
-    fn from(checked: grip_grasp::Checked) -> Self {
-        let facts = |it: grip_grasp::Disagreement| DisagreementFacts {
+impl CheckPage {
+    /// The page for programs; `was_repair` where what was found was to be settled.
+    pub(crate) fn new(checked: grip_grasp::Checked, was_repair: bool) -> Self {
+        let facts = |it: grip_grasp::Disagreement, repaired| DisagreementFacts {
             repository: it.repository.as_ref().map_or_else(
                 || it.identifier.as_str().to_owned(),
                 grip_types::RepoAddr::path,
             ),
             kind: it.fault.kind().to_owned(),
             text: it.fault.to_string(),
+            repaired,
+        };
+        let grip_grasp::Checked {
+            identifiers,
+            next,
+            found,
+            left,
+        } = checked;
+        // A repair may turn one into another: what is damaged is missing once it was set aside.
+        let is_left = |it: &grip_grasp::Disagreement| {
+            let mut left = left.iter();
+            left.any(|left| left.identifier == it.identifier && left.repository == it.repository)
+        };
+        let of = |it: grip_grasp::Disagreement| {
+            let repaired = was_repair.then(|| !is_left(&it));
+            facts(it, repaired)
         };
         Self {
-            identifiers: checked.identifiers,
-            next: checked.next.map(|next| next.as_str().to_owned()),
-            disagreements: checked.found.into_iter().map(facts).collect(),
+            identifiers,
+            next: next.map(|next| next.as_str().to_owned()),
+            disagreements: found.into_iter().map(of).collect(),
         }
     }
 }

@@ -128,6 +128,11 @@ impl Collected {
         counter(out, "git_processes_refused", "Git processes not started for lack of memory", git.refused)?;
         gauge(out, "git_memory_used_bytes", "Memory that git processes may take at this moment", git.used_bytes)?;
         gauge(out, "git_memory_limit_bytes", "Memory that git processes may take at most", git.limit_bytes)?;
+        let collection = stats.collection;
+        counter(out, "collection_objects", "Unreachable objects removed from repositories", collection.objects)?;
+        counter(out, "collection_bytes", "Bytes that packs became smaller by when unreachable objects were removed", collection.bytes)?;
+        counter(out, "collection_failures", "Repositories whose unreachable objects could not be removed", collection.failures)?;
+        gauge(out, "collection_last_run_timestamp_seconds", "When unreachable objects were last looked for, in unix time; 0 for never", collection.last_run.unwrap_or(0))?;
         counters(out, "ngit_refusals", "Events and pushes refused, by cause", "cause", refused)
     }
 }

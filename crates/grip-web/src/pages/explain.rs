@@ -1,7 +1,7 @@
 //! Explanations as pages: why something is served, held or refused, and what to do about it.
 
 use askama::Template;
-use grip_grasp::{EventFacts, Explanation, Missing, Status, UrlAttempt};
+use grip_grasp::{EventFacts, Missing, Status, UrlAttempt};
 use grip_nostr::RepoAddr;
 use http::StatusCode;
 
@@ -56,7 +56,7 @@ struct RefusalLine {
 
 pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let [subject, _] = cx.params();
-    let explained = explained(cx.app, subject).await?;
+    let explained = explained(cx, subject).await?;
     let status = match explained.explanation.status {
         Status::Unknown => StatusCode::NOT_FOUND,
         _ => StatusCode::OK,
@@ -72,7 +72,7 @@ pub(crate) async fn absent(cx: &RequestContext<'_>, addr: &RepoAddr) -> HttpResu
         return Err(WebError::NoSuchRepository);
     }
     let subject = format!("{}/{}", addr.npub(), addr.identifier.encoded());
-    let explained = explained(cx.app, &subject).await?;
+    let explained = explained(cx, &subject).await?;
     let page = ExplainPage::new(cx, explained, &subject, "Not found".to_owned());
     super::render(StatusCode::NOT_FOUND, &page)
 }
@@ -91,6 +91,7 @@ impl ExplainPage {
     fn new(cx: &RequestContext<'_>, of: Explained, subject: &str, title: String) -> Self {
         let Explained {
             explanation,
+            next_step,
             sync,
             replicas,
         } = of;
@@ -116,7 +117,7 @@ impl ExplainPage {
             status,
             class,
             summary: sentence(&explanation.summary),
-            advice: advice(&explanation, cx),
+            advice: next_step,
             deadline: explanation.deadline.map(|at| super::moment_ms(&at)),
             repository: repository.map(|addr| frame.repository(&addr)),
             more_missing: explanation.missing_total.saturating_sub(missing.len()),
@@ -199,29 +200,4 @@ fn sentence_of(search: &Search, now: Now) -> String {
         None => "no further attempt is planned".to_owned(),
     };
     format!("Data of {}: {attempts}, {next}.", search.identifier)
-}
-
-/// The next step of the author, where there is one.
-fn advice(explanation: &Explanation, cx: &RequestContext<'_>) -> Option<String> {
-    let service = cx.settings.service.http_url();
-    let push = "Push the branches and tags that the signed state names, with git or with ngit; the \
-                event is served as soon as the data is here.";
-    Some(match explanation.status {
-        Status::Served => return None,
-        Status::Held => push.to_owned(),
-        Status::Wanted => format!("{push} After that, send the event again if it is not served."),
-        Status::Awaited => {
-            "Publish the pull request event that this ref was pushed for, before it is removed."
-                .to_owned()
-        }
-        Status::Refused => {
-            "Read the reason below, change what it names, and send the event or the push again."
-                .to_owned()
-        }
-        Status::Unknown => format!(
-            "If this is a repository of yours: publish an announcement (kind 30617) that lists \
-             {service} in clone and its relay in relays, then push. Check the npub and the \
-             spelling too: identifiers are case-sensitive."
-        ),
-    })
 }

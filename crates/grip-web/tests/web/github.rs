@@ -15,7 +15,7 @@ use crate::{
 const HOSTILE: &str = "acme/<script>alert(1)</script>\"onload='x'";
 
 /// A node that has read a list and asked for who is behind it.
-async fn known() -> Result<Watching> {
+pub async fn known() -> Result<Watching> {
     let hub = FakeGitHub::start("127.0.0.1").await?;
     hub.add_user("jo");
     hub.push("jo", "acme/one");

@@ -15,6 +15,7 @@ mod http2;
 mod index;
 mod limits;
 mod live;
+mod openapi;
 mod pages;
 mod private;
 mod queue;

@@ -15,7 +15,7 @@ use crate::{admin::Records, support::Node};
 const HOUR_MS: i64 = 3_600_000;
 
 /// A node with a job that is due, one that waits, one that is held and one that is dead.
-async fn busy() -> Result<Node> {
+pub async fn busy() -> Result<Node> {
     let node = Node::start().await?;
     let now = node.queue.db().now_ms();
     let dead = NewJob::new("index-repo", "github.com/acme/gone");

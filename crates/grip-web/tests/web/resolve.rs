@@ -105,7 +105,7 @@ async fn start(
 }
 
 /// A node that serves `tides sheet` of the owner.
-async fn serving(
+pub async fn serving(
     owner: &Author,
     change: impl FnOnce(&mut WebSettings),
 ) -> Result<(Node, Manifest)> {
@@ -118,7 +118,7 @@ async fn serving(
     Ok((start(served, None, change).await?, manifest))
 }
 
-fn path_of(owner: &Author) -> String {
+pub fn path_of(owner: &Author) -> String {
     format!("/resolve/name:{}/tides%20sheet", owner.npub())
 }
 

@@ -133,7 +133,9 @@ impl Node {
             watch,
             resolve,
             admin: AdminToken::new(TOKEN),
-            config: Arc::new(ArcSwap::from_pointee(serde_json::json!({ "options": [] }))),
+            config: Arc::new(ArcSwap::from_pointee(
+                serde_json::json!({ "options": [], "warnings": [] }),
+            )),
             relay,
             repositories,
             store,

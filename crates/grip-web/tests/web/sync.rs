@@ -129,6 +129,7 @@ fn tried(identifier: &str) -> UrlAttempt {
         duration_ms: 840,
         outcome: "no answer".into(),
         oids_fetched: 0,
+        next_step: String::new(),
         is_success: false,
     }
 }

@@ -9,10 +9,19 @@ use std::{
 use anyhow::Context as _;
 use grip_web::api_types::FrozenState;
 
-use crate::config::{DatabasePlace, Settings};
+use crate::{
+    config::{DatabasePlace, Settings},
+    running,
+};
 
 /// Files of the data directory that belong to the running process alone.
-const NOT_KEPT: [&str; 4] = ["gripfast.lock", "backup.lock", "admin.token", "restoring"];
+const NOT_KEPT: [&str; 5] = [
+    "gripfast.lock",
+    "backup.lock",
+    "admin.token",
+    "restoring",
+    running::FILE,
+];
 
 /// All files of one moment.
 #[derive(Debug, Default)]

@@ -1,6 +1,10 @@
 //! `gripfast backup`.
 
-use std::{fs::File, path::Path};
+use std::{
+    fs::File,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, bail};
 use grip_web::api_types::FrozenState;
@@ -22,6 +26,9 @@ use crate::{
 const PATH: [&str; 3] = ["api", "v1", "backup"];
 /// One backup of a data directory at a time.
 const LOCK: &str = "backup.lock";
+/// How long the node may lay nothing more out.
+const MAX_STANDSTILL: Duration = Duration::from_secs(300);
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Makes a backup of the running node, or of one that does not run.
 pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Result<()> {
@@ -46,7 +53,7 @@ pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Resu
         None
     };
     let removed = match backup.keep {
-        Some(keep) => directory.prune(keep as usize)?,
+        Some(keep) => directory.prune(keep as usize, &directory.read(&made.name)?)?,
         None => 0,
     };
     print(request, &made, verified.as_ref(), removed);
@@ -54,10 +61,8 @@ pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Resu
 }
 
 fn of_running(node: &Node<'_>, directory: &Directory) -> anyhow::Result<Made> {
-    let end = || node.change_slowly(Method::POST, &[&PATH[..], &["end"]].concat());
-    let answer = node.change_slowly(Method::POST, &PATH);
-    let answer = answer.inspect_err(|_| drop(end()))?;
-    let state: FrozenState = serde_json::from_str(&answer).context("the answer cannot be read")?;
+    let end = || node.change_slowly(Method::POST, &[&PATH[..], &["end"]].concat(), &[]);
+    let state = laid_out(node).inspect_err(|_| drop(end()))?;
     let made = backup::frozen(&state, node.data_dir())
         .context("run this as the user of the node, or as root")
         .and_then(|sources| backup::make(directory, &sources, node.name()));
@@ -66,6 +71,36 @@ fn of_running(node: &Node<'_>, directory: &Directory) -> anyhow::Result<Made> {
     let made = made?;
     ended.context("the backup is complete, but the node could not clear up behind it")?;
     Ok(made)
+}
+
+/// Has the node lay its state out, however long that takes, as long as it gets on.
+fn laid_out(node: &Node<'_>) -> anyhow::Result<FrozenState> {
+    let (mut advanced, mut told) = (Instant::now(), Instant::now());
+    let mut before = (0, 0);
+    loop {
+        let answer = node.change_slowly(Method::POST, &PATH, &[])?;
+        let state: FrozenState =
+            serde_json::from_str(&answer).context("the answer cannot be read")?;
+        if state.is_complete {
+            return Ok(state);
+        }
+        let now = (state.links, state.copied_bytes);
+        if now != before {
+            (before, advanced) = (now, Instant::now());
+        }
+        if advanced.elapsed() >= MAX_STANDSTILL {
+            bail!(
+                "the node has laid out {} files and {} and does not get on; its log says more",
+                state.links,
+                size(state.copied_bytes)
+            );
+        }
+        if told.elapsed() >= TELL_EVERY {
+            told = Instant::now();
+            let (links, bytes) = (state.links, size(state.copied_bytes));
+            anstream::eprintln!("the node lays its state out: {links} files, {bytes} copied");
+        }
+    }
 }
 
 fn of_stopped(settings: &Settings, data_dir: &Path, directory: &Directory) -> anyhow::Result<Made> {

@@ -6,7 +6,10 @@ use reqwest::Method;
 
 use crate::{
     cli::NodeRequest,
-    commands::{client::Node, table::Table},
+    commands::{
+        client::Node,
+        table::{Table, counted},
+    },
 };
 
 const PATH: [&str; 3] = ["api", "v1", "check"];
@@ -14,6 +17,8 @@ const PATH: [&str; 3] = ["api", "v1", "check"];
 /// Succeeds when relay and git agree about everything.
 pub(crate) fn run(request: &NodeRequest, full: bool, repair: bool) -> anyhow::Result<()> {
     let node = Node::new(request)?;
+    // Asked first, so that a node that does not run is named before a token that is missing.
+    node.get(&["healthz"])?;
     let (mut identifiers, mut found) = (0, Vec::new());
     let mut after: Option<String> = None;
     loop {
@@ -21,7 +26,8 @@ pub(crate) fn run(request: &NodeRequest, full: bool, repair: bool) -> anyhow::Re
         parameters.extend(full.then_some(("full", "true")));
         parameters.extend(repair.then_some(("repair", "true")));
         parameters.extend(after.as_deref().map(|after| ("after", after)));
-        let page = node.change(Method::POST, &PATH, &parameters)?;
+        // Every object of a repository may be read for one page.
+        let page = node.change_slowly(Method::POST, &PATH, &parameters)?;
         let page: CheckPage = serde_json::from_str(&page).context("the answer cannot be read")?;
         identifiers += page.identifiers;
         found.extend(page.disagreements);
@@ -36,20 +42,30 @@ pub(crate) fn run(request: &NodeRequest, full: bool, repair: bool) -> anyhow::Re
     } else {
         anstream::print!("{}", render(&found));
     }
-    if found.is_empty() {
+    let left = found.iter().filter(|it| it.repaired != Some(true)).count();
+    if left == 0 {
         if !request.json {
-            anstream::println!("{identifiers} identifiers: relay and git agree");
+            let repaired = match found.len() {
+                0 => String::new(),
+                number => format!(" after {}", counted(number as u64, "repair")),
+            };
+            let identifiers = counted(identifiers as u64, "identifier");
+            anstream::println!("{identifiers}: relay and git agree{repaired}");
         }
         return Ok(());
     }
-    let repaired = if repair {
-        "; what could be repaired is"
+    let next_step = if repair {
+        "missing data is looked for on other servers now: check again in a minute; what nobody has is \
+         in a backup (docs/backup.md)"
+    } else if full {
+        "`gripfast check --full --repair` repairs what can be repaired"
     } else {
-        ""
+        "`gripfast check --repair` repairs what can be repaired, with --full also single objects"
     };
     bail!(
-        "{} disagreements in {identifiers} identifiers{repaired}",
-        found.len()
+        "{} in {}; {next_step}",
+        counted(left as u64, "disagreement"),
+        counted(identifiers as u64, "identifier"),
     )
 }
 
@@ -57,9 +73,14 @@ fn render(found: &[DisagreementFacts]) -> String {
     if found.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(["repository", "kind", "what"], 2);
+    let mut table = Table::new(["repository", "kind", "now", "what"], 3);
     for facts in found {
-        table.row([&facts.repository, &facts.kind, &facts.text]);
+        let now = match facts.repaired {
+            Some(true) => "repaired",
+            Some(false) => "not yet",
+            None => "found",
+        };
+        table.row([&facts.repository, &facts.kind, &now, &facts.text]);
     }
     table.render()
 }

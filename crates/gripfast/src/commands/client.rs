@@ -152,11 +152,16 @@ impl<'a> Node<'a> {
     }
 
     /// The same for what may take minutes.
-    pub(crate) fn change_slowly(&self, method: Method, path: &[&str]) -> anyhow::Result<String> {
+    pub(crate) fn change_slowly(
+        &self,
+        method: Method,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+    ) -> anyhow::Result<String> {
         let token = self.token()?;
-        let url = self.url(path, &[]);
+        let url = self.url(path, parameters);
         let response = ask(method, url.as_str(), Some(&token), LONG_PATIENCE)
-            .with_context(|| format!("no response from {}; is the node running?", self.name()))?;
+            .map_err(|error| self.unanswered(&error))?;
         self.check(&response)?;
         Ok(response.body)
     }
@@ -212,8 +217,14 @@ impl<'a> Node<'a> {
     }
 
     fn send(&self, method: Method, url: &Url, token: Option<&str>) -> anyhow::Result<Response> {
-        ask(method, url.as_str(), token, PATIENCE)
-            .with_context(|| format!("no response from {}; is the node running?", self.name()))
+        ask(method, url.as_str(), token, PATIENCE).map_err(|error| self.unanswered(&error))
+    }
+
+    fn unanswered(&self, error: &anyhow::Error) -> anyhow::Error {
+        anyhow::anyhow!(
+            "no response from {}: {error}; is the node running? --url names another",
+            self.name()
+        )
     }
 }
 
@@ -273,6 +284,9 @@ pub(crate) fn place(request: &NodeRequest, env: &dyn Environment) -> anyhow::Res
         .map(|url| url.trim_end_matches('/').to_owned());
     let is_here = is_given("data_dir") || node::is_data_dir(&configured.data_dir);
     if is_here || (named.is_none() && is_given("bind_address")) {
+        // It may listen elsewhere than the settings of this command say.
+        let running = running::of(&configured.data_dir).filter(|_| !is_given("bind_address"));
+        let named = named.or_else(|| running.map(|node| node.url));
         return Ok(Place {
             url: named.unwrap_or(configured.url),
             ..configured
@@ -332,9 +346,9 @@ mod tests {
         let node = RunningNode {
             pid: std::process::id(),
             url: "http://127.0.0.1:4711".to_owned(),
-            data_dir: "/srv/gripfast".into(),
+            data_dir: dir.path().join("data"),
         };
-        let _record = Record::write(&node, &env()).unwrap();
+        let _record = Record::write(&node, &env());
         let found = place(&request(None), &env()).unwrap();
         assert_eq!(
             (found.url, found.data_dir),
@@ -342,6 +356,9 @@ mod tests {
         );
         let named = place(&request(Some("http://127.0.0.1:4711/")), &env()).unwrap();
         assert_eq!(named.data_dir, node.data_dir);
+        // A command beside the data directory finds where it listens, too.
+        let beside = env().env("GRIPFAST_DATA_DIR", node.data_dir.to_str().unwrap());
+        assert_eq!(place(&request(None), &beside).unwrap().url, node.url);
         // What was said counts.
         let told = env().env("GRIPFAST_BIND_ADDRESS", "127.0.0.1:99");
         assert_eq!(

@@ -14,7 +14,7 @@ pub(crate) const YELLOW: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColo
 /// Where lines end on a terminal that does not say.
 const WIDTH: usize = 80;
 /// The fewest columns of a text that gives way.
-const LEAST: usize = 12;
+const LEAST: usize = 8;
 const INDENT: &str = "  ";
 const GAP: &str = "  ";
 
@@ -106,7 +106,7 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// A text in lines of at most `width` characters: parted at spaces where there are some, and nothing
 /// is left out.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split(' ') {
@@ -142,6 +142,14 @@ pub(crate) fn counted(number: u64, thing: &str) -> String {
     match number {
         1 => format!("1 {thing}"),
         number => format!("{number} {thing}s"),
+    }
+}
+
+/// A number of things whose plural is a word of its own.
+pub(crate) fn counted_as(number: u64, one: &str, many: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        number => format!("{number} {many}"),
     }
 }
 

@@ -35,19 +35,25 @@ impl Now {
     }
 }
 
-/// A duration without the parts that nobody wants to know.
+/// A duration in its two largest units, such as `1d 2h`: nobody wants the seconds of days.
 pub(crate) fn span(duration: Duration) -> String {
-    humantime::format_duration(rounded(duration)).to_string()
-}
-
-/// Nobody wants the seconds of a distance in days.
-fn rounded(distance: Duration) -> Duration {
-    let step = match distance.as_secs() {
-        0..3_600 => 1,
-        3_600..86_400 => 60,
-        _ => 3_600,
+    let seconds = duration.as_secs();
+    let units = [
+        (seconds / 86_400, "d"),
+        (seconds / 3_600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let first = units.iter().position(|(number, _)| *number > 0);
+    let Some(first) = first else {
+        return "0s".to_owned();
     };
-    Duration::from_secs(distance.as_secs() / step * step)
+    let shown = units.iter().skip(first).take(2);
+    let shown = shown.filter(|(number, _)| *number > 0);
+    let shown: Vec<_> = shown
+        .map(|(number, unit)| format!("{number}{unit}"))
+        .collect();
+    shown.join(" ")
 }
 
 /// `840ms`, `1.2s`, or a span.
@@ -56,5 +62,26 @@ pub(crate) fn took(millis: u64) -> String {
         0..1000 => format!("{millis}ms"),
         1000..10_000 => format!("{}.{}s", millis / 1000, millis % 1000 / 100),
         _ => span(Duration::from_millis(millis)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_has_two_units_at_most() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m"),
+            (3_599, "59m 59s"),
+            (3_605, "1h"),
+            (86_400 + 7_200 + 60, "1d 2h"),
+            (86_400 + 60, "1d"),
+            (400 * 86_400, "400d"),
+        ] {
+            assert_eq!(span(Duration::from_secs(seconds)), text);
+        }
     }
 }

@@ -278,6 +278,11 @@ fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpSocket, SocketAddr)> {
                 "{wanted} is in use by another program; choose another address with --bind-address"
             );
         }
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            bail!(
+                "{wanted} is no address of this machine; choose another address with --bind-address"
+            );
+        }
         Err(error) => return Err(error).with_context(|| format!("cannot listen on {wanted}")),
     }
     let address = socket.local_addr().context("cannot tell where we listen")?;

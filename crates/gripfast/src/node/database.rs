@@ -78,7 +78,10 @@ pub(super) fn watch(db: &Db, readiness: &Readiness, group: &TaskGroup) {
     let watching = async move {
         loop {
             match &*outage.borrow_and_update() {
-                Some(why) => readiness.lacks(PART, why),
+                Some(why) => readiness.lacks(
+                    PART,
+                    format!("{why}: start it again, or correct database_url"),
+                ),
                 None => readiness.has(PART),
             }
             if outage.changed().await.is_err() {

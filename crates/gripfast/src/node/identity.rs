@@ -52,7 +52,13 @@ impl Identity {
             None => {
                 let file = settings.storage.data_dir.join(KEY_FILE);
                 let text = private_file::keep(&file);
-                let text = text.with_context(|| format!("cannot keep {}", file.display()))?;
+                let text = text.with_context(|| {
+                    let file = file.display();
+                    format!(
+                        "cannot use the key of this service in {file}: restore it from a backup; \
+                         without the file the node makes itself another key"
+                    )
+                })?;
                 let keys = Keys::parse(&text);
                 keys.with_context(|| format!("{} holds no key", file.display()))?
             }

@@ -12,9 +12,17 @@ use rustix::fs::{FlockOperation, flock};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum LockError {
-    #[error("the directory {} is in use by another gripfast{}", .dir.display(), holder(.pid))]
+    #[error(
+        "the directory {} is in use by another gripfast{}: stop that one, or choose another \
+         directory with --data-dir",
+        .dir.display(), holder(.pid)
+    )]
     InUse { dir: PathBuf, pid: Option<u32> },
-    #[error("cannot write to the directory {}", .dir.display())]
+    #[error(
+        "cannot write to the directory {}: give it to the user of the service, or choose another \
+         with --data-dir",
+        .dir.display()
+    )]
     NotWritable {
         dir: PathBuf,
         source: std::io::Error,
@@ -111,7 +119,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .ends_with(&format!("(process {})", std::process::id())),
+                .contains(&format!("(process {})", std::process::id())),
             "{error}"
         );
         drop(held);

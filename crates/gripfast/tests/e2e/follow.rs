@@ -10,4 +10,4 @@ mod peers;
 mod plus;
 mod replication;
 mod restart;
-mod scene;
+pub(crate) mod scene;

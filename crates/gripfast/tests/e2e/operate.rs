@@ -2,5 +2,9 @@
 
 mod backup;
 mod commands;
+mod documents;
+mod faults;
+mod metrics;
 mod package;
+mod repair;
 mod selftest;

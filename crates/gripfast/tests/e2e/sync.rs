@@ -11,5 +11,5 @@ mod operator;
 mod pages;
 mod peers;
 mod restart;
-mod scene;
+pub(crate) mod scene;
 mod stories;

@@ -20,14 +20,14 @@ const ARCHIVE: &str = concat!(
 
 /// All that the earlier binary had acknowledged.
 #[derive(Deserialize)]
-struct Facts {
-    authority: String,
-    clone_url: String,
+pub(crate) struct Facts {
+    pub(crate) authority: String,
+    pub(crate) clone_url: String,
     module: String,
     tip: String,
     next_tip: String,
-    refs: Vec<(String, String)>,
-    served: Vec<Event>,
+    pub(crate) refs: Vec<(String, String)>,
+    pub(crate) served: Vec<Event>,
     held: Vec<Event>,
     pushed_ahead: PushedAhead,
 }
@@ -102,7 +102,7 @@ async fn data_of_an_earlier_binary_is_served_and_what_it_held_is_released() -> R
     clippy::disallowed_methods,
     reason = "the archive is opened by the system's tar"
 )]
-fn unpack(dir: &Path) -> Result<Facts> {
+pub(crate) fn unpack(dir: &Path) -> Result<Facts> {
     let status = Command::new("tar")
         .arg("-C")
         .arg(dir)

@@ -5,5 +5,5 @@ mod board;
 mod crashes;
 mod files;
 mod lists;
-mod scene;
+pub(crate) mod scene;
 mod webhooks;

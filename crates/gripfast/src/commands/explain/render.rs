@@ -23,6 +23,7 @@ pub(super) fn page(explained: &Explained, now: Now) -> String {
         now,
     };
     page.head(explanation);
+    page.next_step(explained.next_step.as_deref());
     page.list("why", explanation.chain.iter().map(String::as_str));
     page.missing(explanation);
     for search in &explained.sync {
@@ -67,6 +68,12 @@ impl Page {
         }
         if let Some(deadline) = e.deadline {
             line!(self, "expires {}", self.now.millis(deadline));
+        }
+    }
+
+    fn next_step(&mut self, step: Option<&str>) {
+        if let Some(step) = step {
+            line!(self, "{BOLD}next step{BOLD:#}  {step}");
         }
     }
 

@@ -7,7 +7,7 @@ use grip_queue::State;
 use grip_web::api_types::{IndexSource, IndexStatus, IndexWork, IndexedRepo, IndexedTag};
 
 use crate::commands::{
-    table::{BOLD, DIM, Table, plain},
+    table::{BOLD, DIM, Table, counted, counted_as, plain},
     when::Now,
 };
 
@@ -21,18 +21,28 @@ fn next(work: &IndexWork, now: Now) -> String {
     }
 }
 
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn repositories(number: i64) -> String {
+    counted_as(unsigned(number), "repository", "repositories")
+}
+
 pub(super) fn status(answer: &IndexStatus, now: Now) -> String {
     let (status, sources) = (&answer.status, &answer.sources);
     let mut out = format!(
-        "{BOLD}{}{BOLD:#} versions of modules, from {} tags of {} repositories\n",
-        status.versions, status.tags, status.repos
+        "{BOLD}{}{BOLD:#} of modules, from {} of {}\n",
+        counted(unsigned(status.versions), "version"),
+        counted(unsigned(status.tags), "tag"),
+        repositories(status.repos),
     );
     let waiting = status.repos - status.repos_indexed;
     if waiting > 0 {
-        let _ = writeln!(out, "{waiting} repositories are not indexed yet");
+        let _ = writeln!(out, "{} not indexed yet", repositories(waiting));
     }
     if status.repos_gone > 0 {
-        let _ = writeln!(out, "{} repositories are gone", status.repos_gone);
+        let _ = writeln!(out, "{} gone", repositories(status.repos_gone));
     }
     if status.stamp_ns > 0 {
         let at = now.millis(status.stamp_ns / 1_000_000);

@@ -6,14 +6,13 @@ use grip_grasp::{RepositoryFacts, RepositoryStatus};
 use grip_web::api_types::{BlockList, RemovalReport, RepositoryList};
 
 use crate::commands::{
-    table::{BOLD, DIM, Table, counted, more, plain},
+    table::{BOLD, DIM, Table, counted, counted_as, more, plain},
     when::Now,
 };
 
-/// "npub1qydau…/tides"
+/// As other commands take it.
 fn name(facts: &RepositoryFacts) -> String {
-    let npub = facts.npub.get(..13).unwrap_or(&facts.npub);
-    format!("{npub}…/{}", facts.identifier)
+    format!("{}/{}", facts.npub, facts.identifier)
 }
 
 fn status(facts: &RepositoryFacts) -> &'static str {
@@ -64,10 +63,7 @@ pub(super) fn list(list: &RepositoryList) -> String {
 }
 
 fn repositories(count: usize) -> String {
-    match count {
-        1 => "1 repository".to_owned(),
-        count => format!("{count} repositories"),
-    }
+    counted_as(count as u64, "repository", "repositories")
 }
 
 pub(super) fn sizes(list: &RepositoryList) -> String {
@@ -98,8 +94,10 @@ pub(super) fn one(facts: &RepositoryFacts) -> String {
     let _ = writeln!(out, "{BOLD}{title}{BOLD:#}");
     let _ = writeln!(out, "  status    {}", status(facts));
     let refs = format!(
-        "{} branches, {} tags, {} pull requests",
-        facts.branches, facts.tags, facts.pull_requests
+        "{}, {}, {}",
+        counted_as(facts.branches as u64, "branch", "branches"),
+        counted(facts.tags as u64, "tag"),
+        counted(facts.pull_requests as u64, "pull request")
     );
     let _ = writeln!(out, "  refs      {refs}");
     let owners = counted(facts.owners as u64, "owner");

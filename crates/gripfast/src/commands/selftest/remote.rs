@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use grip_web::api_types::NodeStatus;
-use reqwest::{Client, Method, Response};
+use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -20,17 +20,19 @@ const MAX_SKEW: Duration = Duration::from_secs(60);
 /// A path that no node serves, in the form of a repository.
 const NOBODY: &str = "npub10xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqpkge6d/selftest.git";
 
+/// More than proxies let pass by default.
+const PUSH_BYTES: usize = 2 << 20;
+
 /// Runs all checks; those after a node that cannot be reached are skipped.
 pub(super) async fn run(url: &str, report: &mut Report) -> anyhow::Result<()> {
     let url = url.trim_end_matches('/');
     let base = Url::parse(url)?;
-    let client = Client::builder()
-        .timeout(PATIENCE)
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("gripfast-selftest/", env!("CARGO_PKG_VERSION")))
-        .build()?;
-    let node = Remote { client, url, base };
+    let node = Remote {
+        client: client()?,
+        pusher: client()?,
+        url,
+        base,
+    };
     let probe = node.ask(Method::GET, "healthz", "text/plain").await;
     let is_https = node.base.scheme() == "https";
     match &probe {
@@ -45,6 +47,7 @@ pub(super) async fn run(url: &str, report: &mut Report) -> anyhow::Result<()> {
             "domain",
             "websocket",
             "git",
+            "push",
             "cors",
             "clock",
             "disk",
@@ -61,14 +64,26 @@ pub(super) async fn run(url: &str, report: &mut Report) -> anyhow::Result<()> {
         .check("websocket", node.websocket(&mut announced))
         .await;
     report.check("git", node.git(announced.as_ref())).await;
+    report.check("push", node.push()).await;
     report.check("cors", node.cors()).await;
     report.check("clock", node.clock()).await;
     report.check("disk", async { disk(&status) }).await;
     Ok(())
 }
 
+fn client() -> reqwest::Result<Client> {
+    Client::builder()
+        .timeout(PATIENCE)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("gripfast-selftest/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
 struct Remote<'a> {
     client: Client,
+    /// With connections of its own: a body that is not read to its end closes them.
+    pusher: Client,
     url: &'a str,
     base: Url,
 }
@@ -87,6 +102,10 @@ impl Remote<'_> {
     ) -> Result<Response, (Cause, Failure)> {
         let url = format!("{}/{path}", self.url);
         let request = self.client.request(method, &url).header("accept", accept);
+        Self::sent(request, &url).await
+    }
+
+    async fn sent(request: RequestBuilder, url: &str) -> Result<Response, (Cause, Failure)> {
         request.send().await.map_err(|error| {
             let cause = Cause::of(&error);
             let next_step = match cause {
@@ -221,6 +240,26 @@ impl Remote<'_> {
                 format!("{path} answers {status} with {kind:?}, and not as git expects"),
                 "have the proxy pass paths on as they are, with their query",
             )),
+        }
+    }
+
+    /// Sends a body for a repository that is nowhere: the node refuses it for that, a proxy for its
+    /// size.
+    async fn push(&self) -> Checked {
+        let url = format!("{}/{NOBODY}/git-receive-pack", self.url);
+        let request = self.pusher.post(&url).body(vec![b'0'; PUSH_BYTES]);
+        let bytes = size(PUSH_BYTES as u64);
+        match Self::sent(request, &url).await {
+            Ok(response) if response.status() == 413 => Err(Failure::new(
+                format!("a push of {bytes} is answered with 413"),
+                "let the proxy pass bodies of any size (client_max_body_size 0 of nginx): \
+                 max_pack_bytes is the limit of a push",
+            )),
+            // The node has answered and does not read on.
+            Ok(_) | Err((Cause::Closed, _)) => {
+                Ok(format!("a push of {bytes} is not refused for its size"))
+            }
+            Err((_, failure)) => Err(failure),
         }
     }
 

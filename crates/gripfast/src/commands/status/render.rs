@@ -7,21 +7,26 @@ use grip_web::api_types::{DiskStatus, NodeStatus, StoreStatus};
 
 use crate::commands::{
     progress::size,
-    table::{BOLD, DIM, YELLOW, counted, plain},
+    table::{BOLD, DIM, YELLOW, counted, counted_as, plain, screen_width, wrap},
     when::span,
 };
 
 const GREEN: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Green)));
 const RED: Style = Style::new().fg_color(Some(Color::Ansi(AnsiColor::Red)));
+/// Columns before the text of a line, and those that are left for it at least.
+const INDENT: usize = 12;
+const LEAST: usize = 20;
 /// A disk or store counts as nearly full from here on, in percent.
 const NEARLY_FULL: u64 = 90;
 
 /// Writing to a string cannot fail.
 macro_rules! line {
     ($out:expr, $label:expr, $($text:tt)*) => {
-        let label = $label;
-        let _ = write!($out, "  {DIM}{label:<9}{DIM:#} ");
-        let _ = writeln!($out, $($text)*);
+        let (mut label, text) = ($label, format!($($text)*));
+        for part in wrap(&text, screen_width().saturating_sub(INDENT).max(LEAST)) {
+            let _ = writeln!($out, "  {DIM}{label:<9}{DIM:#} {part}");
+            label = "";
+        }
     };
 }
 
@@ -51,7 +56,7 @@ pub(super) fn page(status: &NodeStatus) -> String {
         let _ = writeln!(out, "  {YELLOW}{part}{YELLOW:#}: {}", plain(why));
     }
     let (repositories, events) = (
-        many(status.repositories, "repository", "repositories"),
+        counted_as(status.repositories, "repository", "repositories"),
         counted(status.events, "event"),
     );
     line!(
@@ -69,7 +74,7 @@ pub(super) fn page(status: &NodeStatus) -> String {
         counted(status.waiting, "event"),
         oldest.unwrap_or_default(),
         status.wanted,
-        many(status.pushes, "push", "pushes"),
+        counted_as(status.pushes, "push", "pushes"),
     );
     line!(out, "fetches", "{}", fetches(status));
     line!(out, "fails", "{}", fails(status));
@@ -89,7 +94,7 @@ fn fetches(status: &NodeStatus) -> String {
     }
     format!(
         "{} now, {} in the queue; follows {}",
-        many(sync.running, "repository", "repositories"),
+        counted_as(sync.running, "repository", "repositories"),
         sync.queue_length,
         counted(sync.relays, "relay"),
     )
@@ -150,13 +155,6 @@ fn store(store: &StoreStatus) -> String {
 
 fn percent(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100).checked_div(whole).unwrap_or(0)
-}
-
-fn many(number: u64, one: &str, many: &str) -> String {
-    match number {
-        1 => format!("1 {one}"),
-        number => format!("{number} {many}"),
-    }
 }
 
 #[cfg(test)]

@@ -138,6 +138,9 @@ pub(crate) fn attempts(attempts: &[UrlAttempt], now: Now) -> Option<String> {
         let (when, took) = (now.millis(one.at), when::took(one.duration_ms));
         let _ = writeln!(out, "  {}", one.url);
         let _ = writeln!(out, "    {DIM}{when}, took {took}:{DIM:#} {}", one.outcome);
+        if !one.next_step.is_empty() {
+            let _ = writeln!(out, "    {DIM}next step:{DIM:#} {}", one.next_step);
+        }
     }
     (!out.is_empty()).then_some(out)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
     LocalProject, Node, RemoteHost,
-    damage::{DAMAGE, Ends, Paths},
+    damage::{DAMAGE, Files, Repair},
     git,
     remote::Gate,
     until_ok,
@@ -21,7 +21,8 @@ async fn a_node_with_every_kind_of_damage_starts_serves_names_and_heals() -> Res
     let sound = LocalProject::new("sound")?;
     sound.publish(&node, 5).await?;
     let mut harmed = Vec::new();
-    for (number, (what, harm, ends)) in DAMAGE.into_iter().enumerate() {
+    let kinds = DAMAGE.iter().filter(|kind| kind.shows_at_start);
+    for (number, kind) in kinds.enumerate() {
         let name = format!("harmed-{number}");
         let project = LocalProject::new(&name)?;
         let url = host.host(&project.tree, &name)?;
@@ -30,18 +31,18 @@ async fn a_node_with_every_kind_of_damage_starts_serves_names_and_heals() -> Res
         relay.publish_ok(&announcement).await?;
         relay.publish_ok(&project.state(10)).await?;
         project.push(&node).await?;
-        harmed.push((what, harm, ends, project));
+        harmed.push((kind, project));
     }
     ensure!(host.count() == 0, "everything was pushed");
     // Until it is looked at: what the host has heals within seconds otherwise.
     let gates: Vec<_> = harmed
         .iter()
-        .map(|(.., project)| host.hold(&project.identifier))
+        .map(|(_, project)| host.hold(&project.identifier))
         .collect();
     node.stop().await?;
-    for (what, harm, _, project) in &harmed {
-        let paths = Paths::new(&node.data_dir(), &project.owner.npub(), &project.identifier);
-        harm(&paths).with_context(|| (*what).to_owned())?;
+    for (kind, project) in &harmed {
+        let npub = project.owner.npub();
+        kind.harm(&Files::new(&node.data_dir(), &npub, &project.identifier))?;
     }
     node.launch().await?;
 
@@ -50,13 +51,14 @@ async fn a_node_with_every_kind_of_damage_starts_serves_names_and_heals() -> Res
     let named = ready["degraded"]["repositories"].as_str();
     let named = named.with_context(|| ready.to_string())?.to_owned();
     let log = node.log();
-    for (what, _, ends, project) in &harmed {
+    for (kind, project) in &harmed {
+        let what = kind.name;
         let is_named = log.lines().any(|line| {
             line.contains("repository is damaged") && line.contains(&project.identifier)
         });
         let served = git::ls_remote(&project.url(&node)).await;
-        if *ends == Ends::Whole {
-            let refs = served.with_context(|| (*what).to_owned())?;
+        if kind.repair == Repair::ByEvents {
+            let refs = served.with_context(|| what)?;
             let main = ("refs/heads/main".to_owned(), project.tip.clone());
             ensure!(refs.contains(&main), "{what}: {refs:?}");
         } else {
@@ -70,13 +72,14 @@ async fn a_node_with_every_kind_of_damage_starts_serves_names_and_heals() -> Res
     serves(&node, &sound).await.context("the sound one")?;
 
     gates.iter().for_each(Gate::open);
-    for (what, _, ends, project) in &harmed {
-        if *ends == Ends::Fetched {
+    for (kind, project) in &harmed {
+        let what = kind.name;
+        if kind.repair == Repair::ByFetch {
             let healed = until_ok("it is healed", async || {
                 serves(&node, project).await?;
                 Ok(Some(()))
             });
-            healed.await.with_context(|| (*what).to_owned())?;
+            healed.await.with_context(|| what)?;
         }
     }
     // What nobody but a person can mend stays named, and nothing else is.
@@ -88,9 +91,9 @@ async fn a_node_with_every_kind_of_damage_starts_serves_names_and_heals() -> Res
         .filter_map(|it| it["repository"].as_str()?.rsplit('/').next())
         .map(|name| name.trim_end_matches(".git"))
         .collect();
-    let left = harmed.iter().filter(|(_, _, ends, _)| *ends == Ends::Named);
+    let left = harmed.iter().filter(|(kind, _)| kind.repair == Repair::ByHand);
     let left: BTreeSet<&str> = left
-        .map(|(.., project)| project.identifier.as_str())
+        .map(|(_, project)| project.identifier.as_str())
         .collect();
     ensure!(found == left, "{checked:#}");
     Ok(())

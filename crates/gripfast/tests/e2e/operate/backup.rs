@@ -196,6 +196,22 @@ async fn a_second_backup_stores_what_is_new_and_old_ones_can_go() -> Result<()> 
 }
 
 #[tokio::test]
+async fn old_backups_of_one_node_go_and_those_of_another_stay() -> Result<()> {
+    let (one, other) = (Scene::start().await?, Node::start(BINARY).await?);
+    let place = one.place();
+    other.run(&["backup", &place]).await?;
+    one.back_up().await?;
+    let kept = one.node.run(&["backup", &place, "--keep", "1"]).await?;
+    ensure!(kept.contains("removed older backups: 1"), "{kept}");
+    let list = other.run(&["backup", &place, "--list", "--json"]).await?;
+    let list: Value = serde_json::from_str(&list)?;
+    let backups = list["backups"].as_array().context("a list")?;
+    ensure!(backups.len() == 2, "one of each node: {list}");
+    let restored = one.restored().await?;
+    one.must_agree(&restored).await
+}
+
+#[tokio::test]
 async fn a_backup_that_is_killed_goes_on_with_the_next() -> Result<()> {
     let scene = Scene::start().await?;
     let place = scene.place();

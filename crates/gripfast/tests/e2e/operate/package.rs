@@ -1,5 +1,7 @@
 //! The packages as they are built: what is in them, and that it serves.
 
+mod chroot;
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -140,6 +142,18 @@ fn the_unit_is_sound() -> Result<()> {
         "/../../packaging/gripfast.service"
     );
     let unit = Path::new(unit);
+    // With a binary that is there; anything else that systemd warns of is an error.
+    let dir = TempDir::new()?;
+    let text = fs::read_to_string(unit)?;
+    ensure!(text.contains("/usr/local/bin/gripfast"));
+    let installed = dir.path().join("gripfast.service");
+    fs::write(&installed, text.replace("/usr/local/bin/gripfast", BINARY))?;
+    let arguments = ["--man=no", "--recursive-errors=one", "verify"].map(Path::new);
+    run(
+        "systemd-analyze",
+        &[&arguments[..], &[&installed]].concat(),
+        &[],
+    )?;
     // A score from 0 (closed) to 10 (open).
     let arguments = ["security", "--offline=true", "--threshold=20"].map(Path::new);
     let said = run("systemd-analyze", &[&arguments[..], &[unit]].concat(), &[])?;

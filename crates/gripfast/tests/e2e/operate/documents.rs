@@ -1,0 +1,132 @@
+//! Configuration files and commands that the documentation shows.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::Node;
+
+use crate::BINARY;
+
+const TASKS: &str = include_str!("../../../../../docs/tasks.md");
+
+/// The blocks of a language in a document.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("```{language}\n");
+    let rest = text.split(begin.as_str()).skip(1);
+    rest.filter_map(|rest| rest.split_once("```").map(|(block, _)| block))
+        .collect()
+}
+
+#[tokio::test]
+async fn every_configuration_of_the_guide_by_task_is_read_without_a_warning() -> Result<()> {
+    let blocks = blocks(TASKS, "toml");
+    ensure!(blocks.len() >= 6, "{}", blocks.len());
+    for block in blocks {
+        let node = Node::prepare(BINARY, &[])?;
+        fs::write(node.work_dir().join("gripfast.toml"), block)?;
+        let mut command = node.command(&["config", "--json"]);
+        for variable in ["NGIT_DOMAIN", "NGIT_BIND_ADDRESS", "GRIPFAST_DATA_DIR"] {
+            command.env_remove(variable);
+        }
+        let output = command.output().await?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success() && said.is_empty(), "{block}{said}");
+        let config: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(
+            config["warnings"].as_array().is_some_and(Vec::is_empty),
+            "{config:#}"
+        );
+        let first = block.lines().next().context("a line")?;
+        let (key, value) = first.split_once(" = ").context("a setting")?;
+        let options = config["options"].as_array().context("a list")?;
+        let option = options.iter().find(|option| option["key"] == key);
+        let option = option.with_context(|| format!("{key} is a setting"))?;
+        ensure!(option["value"] == value.trim_matches('"'), "{option}");
+    }
+    Ok(())
+}
+
+/// Files and headings that the documents link to are there.
+#[test]
+fn every_link_of_the_documents_leads_somewhere() -> Result<()> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut files = vec![root.join("README.md")];
+    for entry in fs::read_dir(root.join("docs"))? {
+        let path = entry?.path();
+        files.extend(
+            path.extension()
+                .is_some_and(|it| it == "md")
+                .then_some(path),
+        );
+    }
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+            let directory = file.parent().context("a directory")?;
+            let target = if path.is_empty() {
+                file.clone()
+            } else {
+                directory.join(path)
+            };
+            ensure!(target.exists(), "{}: {link}", file.display());
+            if !heading.is_empty() && target.extension().is_some_and(|it| it == "md") {
+                let text = fs::read_to_string(&target)?;
+                let mut headings = text
+                    .lines()
+                    .filter(|line| line.starts_with('#'))
+                    .map(anchor);
+                ensure!(
+                    headings.any(|it| it == heading),
+                    "{}: {link}",
+                    file.display()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name of a heading in links, as forges make it.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().replace(' ', "-")
+}
+
+/// Every variable that the compose files set is one that the node reads, and their form is plain.
+#[tokio::test]
+async fn the_compose_files_set_variables_that_the_node_knows() -> Result<()> {
+    let node = Node::prepare(BINARY, &[])?;
+    let known = node.run(&["config", "--docs", "reference"]).await?;
+    let packaging = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging"));
+    for name in ["compose.yaml", "compose-postgres.yaml"] {
+        let text = fs::read_to_string(packaging.join(name))?;
+        ensure!(!text.contains('\t'), "{name} has a tab");
+        let sections: Vec<_> = text
+            .lines()
+            .filter(|line| !line.starts_with([' ', '#']) && !line.is_empty())
+            .collect();
+        ensure!(sections.contains(&"services:"), "{name}: {sections:?}");
+        let variables = text.lines().filter_map(|line| {
+            let (key, _) = line.trim().split_once(": ")?;
+            let is_ours = key.starts_with("GRIPFAST_") || key == "DATABASE_URL";
+            is_ours.then_some(key)
+        });
+        let variables: Vec<_> = variables.collect();
+        ensure!(variables.len() >= 2, "{name}: {variables:?}");
+        for variable in variables {
+            ensure!(
+                known.contains(&format!("`{variable}`")),
+                "{name}: {variable}"
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! `check --repair` over many repositories: damage is found, what can be repaired is, and nothing
+//! sound is touched.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{
+    Project, RemoteHost, WorkTree,
+    damage::{DAMAGE, Damage, Files, Repair},
+    git,
+};
+use serde_json::Value;
+
+use crate::sync::scene::Scene;
+
+/// Repositories of a short run: each kind of damage once, and as many that are sound.
+const SHORT: usize = 2 * DAMAGE.len();
+/// Checks in a row after which nothing more is expected to come back.
+const IDLE_CHECKS: usize = 20;
+
+/// How many repositories there are; the campaign sets it.
+fn repositories() -> usize {
+    let set = std::env::var("GRIPFAST_REPAIR_REPOSITORIES").ok();
+    set.and_then(|text| text.parse().ok()).unwrap_or(SHORT)
+}
+
+struct Hosted {
+    project: Project,
+    files: Files,
+    /// None for a sound one, with what it had before.
+    damage: Option<&'static Damage>,
+    contents: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Hosted {
+    /// As the check names it.
+    fn name(&self) -> String {
+        self.project.path().trim_start_matches('/').to_owned()
+    }
+}
+
+/// Publishes repositories that all have the same commit; a server elsewhere has it too.
+async fn publish(scene: &mut Scene, host: &RemoteHost, tree: &WorkTree) -> Result<Vec<Hosted>> {
+    let tip = tree.tip("HEAD")?;
+    let mut all = Vec::new();
+    for n in 0..repositories() {
+        let project = Project::new(&format!("r{n:04}"));
+        let url = host.clone_url("all.git");
+        let node = &scene.node;
+        let announcement = project.announcement_at(&[node], &[url], 60);
+        scene.relay.publish_ok(&announcement).await?;
+        let state = project.state_at(&[("refs/heads/main", &tip)], 60);
+        scene.relay.publish_ok(&state).await?;
+        tree.push_ok(&project.url(node), &["main"]).await?;
+        let files = Files::of(&project, node);
+        let damage = (n % 2 == 0).then(|| &DAMAGE[n / 2 % DAMAGE.len()]);
+        all.push(Hosted {
+            contents: Vec::new(),
+            project,
+            files,
+            damage,
+        });
+    }
+    Ok(all)
+}
+
+/// What the check finds, by repository; whether it was satisfied.
+async fn check(scene: &Scene, arguments: &[&str]) -> Result<(BTreeMap<String, Vec<Value>>, bool)> {
+    let arguments = [&["check", "--full", "--json"], arguments].concat();
+    let output = scene.node.command(&arguments).output().await?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let report: Value = serde_json::from_str(&text)
+        .with_context(|| format!("{text}{}", String::from_utf8_lossy(&output.stderr)))?;
+    let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for one in report["disagreements"].as_array().into_iter().flatten() {
+        let name = one["repository"].as_str().context("a name")?.to_owned();
+        found.entry(name).or_default().push(one.clone());
+    }
+    Ok((found, output.status.success()))
+}
+
+#[tokio::test]
+async fn check_repairs_what_can_be_repaired_and_touches_nothing_else() -> Result<()> {
+    // Nothing is fetched before the check says so, and no sweep comes between.
+    let settings = [
+        ("GRIPFAST_PURGATORY_SWEEP_INTERVAL", "1h"),
+        ("GRIPFAST_HTTP_REQUESTS_PER_SECOND", "100000"),
+        ("GRIPFAST_SYNC_DOMAIN_RATE_LIMIT", "100000"),
+        ("GRIPFAST_SYNC_NETWORK_RATE_LIMIT", "100000"),
+    ];
+    let mut scene = Scene::with(&settings).await?;
+    let tree = WorkTree::with_commit()?;
+    tree.commit("more", "of it")?;
+    let host = RemoteHost::start("127.0.0.2").await?;
+    host.host(&tree, "all.git")?;
+    let mut all = publish(&mut scene, &host, &tree).await?;
+    let (found, is_sound) = check(&scene, &[]).await?;
+    ensure!(is_sound && found.is_empty(), "before any damage: {found:?}");
+    for hosted in &mut all {
+        match hosted.damage {
+            Some(damage) => damage.harm(&hosted.files)?,
+            None => hosted.contents = hosted.files.contents()?,
+        }
+    }
+
+    // All are found, and nothing else.
+    let (found, is_sound) = check(&scene, &[]).await?;
+    ensure!(!is_sound);
+    let is_found = |hosted: &&Hosted| found.contains_key(&hosted.name());
+    let missed = all.iter().filter(|it| it.damage.is_some() && !is_found(it));
+    let missed: Vec<_> = missed.filter_map(|it| Some(it.damage?.name)).collect();
+    ensure!(missed.is_empty(), "not found: {missed:?}");
+    let accused = all.iter().filter(|it| it.damage.is_none() && is_found(it));
+    let accused: Vec<_> = accused.map(|it| &found[&it.name()]).collect();
+    ensure!(accused.is_empty(), "sound: {accused:?}");
+
+    // What events or another server can bring back comes back; the rest stays named.
+    check(&scene, &["--repair"]).await?;
+    let by_hand: BTreeSet<String> = all
+        .iter()
+        .filter(|hosted| hosted.damage.is_some_and(|it| it.repair == Repair::ByHand))
+        .map(Hosted::name)
+        .collect();
+    let (mut left, mut idle): (BTreeSet<String>, _) = (found.into_keys().collect(), 0);
+    while left != by_hand {
+        let (found, _) = check(&scene, &["--repair"]).await?;
+        let now: BTreeSet<String> = found.into_keys().collect();
+        idle = if now.len() < left.len() { 0 } else { idle + 1 };
+        left = now;
+        let of = |name: &String| all.iter().find(|hosted| hosted.name() == *name);
+        let differs = left.symmetric_difference(&by_hand);
+        let differs: Vec<_> = differs
+            .filter_map(|name| of(name)?.damage.map(|damage| damage.name))
+            .collect();
+        ensure!(
+            idle < IDLE_CHECKS,
+            "still damaged, or no longer named: {differs:?}\n{}",
+            scene.node.log()
+        );
+    }
+
+    let tip = tree.tip("HEAD")?;
+    for hosted in &all {
+        let what = hosted.damage.map_or("sound", |damage| damage.name);
+        if hosted.damage.is_none() {
+            ensure!(
+                hosted.contents == hosted.files.contents()?,
+                "{what} was touched"
+            );
+        }
+        if hosted
+            .damage
+            .is_none_or(|damage| damage.repair != Repair::ByHand)
+        {
+            let refs = git::branches_and_tags(&hosted.project.url(&scene.node)).await?;
+            let expected = [("refs/heads/main".to_owned(), tip.clone())];
+            ensure!(refs == expected, "{what}: {refs:?}");
+        }
+    }
+    Ok(())
+}
