@@ -159,6 +159,25 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
+    /// Changes something and shows the response: as it is for `--json`, else as `render` lays it out.
+    pub(crate) fn order_shown<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+        render: impl FnOnce(&T, Now) -> String,
+    ) -> anyhow::Result<()> {
+        let response = self.change(method, path, parameters)?;
+        if self.request.json {
+            anstream::println!("{response}");
+            return Ok(());
+        }
+        let data = serde_json::from_str(&response)
+            .with_context(|| format!("{} gave a response that cannot be read", self.name()))?;
+        anstream::print!("{}", render(&data, Now::new()));
+        Ok(())
+    }
+
     /// Says in the node's words why an answer is no success.
     pub(crate) fn check(&self, response: &Response) -> anyhow::Result<()> {
         let message = message(&response.body);
