@@ -149,7 +149,7 @@ async fn only_the_operator_retries_and_drops_and_each_leaves_one_record() -> Res
 async fn the_operator_sees_causes_and_revives_what_failed_for_one() -> Result<()> {
     let (records, _guard) = Records::keep();
     let node = busy().await?;
-    let revive = "/api/v1/queue/revive?cause=%3Cb%3Eit+is+gone";
+    let revive = "/api/v1/queue/revive?cause=%3Cb%3Eit%20is%20gone";
     for (method, path) in [("GET", "/api/v1/queue/causes"), ("POST", revive)] {
         let reply = node.ask(method, path, &[], b"").await?;
         assert_eq!(reply.status, 401, "{method} {path}");

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use grip_follow::RelayUrl;
 use grip_grasp::Selection;
-use grip_index::hosted::Claim;
+use grip_index::{GoFilter, LeftSources, PrivateRepos, hosted::Claim};
 use grip_nostr::MaintainerRule;
 use grip_types::{Domain, Service};
 use ipnet::IpNet;
