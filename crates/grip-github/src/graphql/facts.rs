@@ -1,4 +1,4 @@
-//! What a repository is, as far as a list of them is chosen by it.
+//! Facts about a repository, as far as a list of them is chosen by these.
 
 use serde::Deserialize;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Who may see what: readers of the feed, and repositories whose audience changes.
+//! Audiences: readers of the feed, and repositories whose audience changes.
 //!
 //! Invariant: a line of the feed is seen by the audience of the repository that its claim is of. A
 //! line whose audience changes goes for those who saw it and comes again with a new timestamp, so

@@ -1,4 +1,4 @@
-//! What organisations need: restricted repositories, sources that leave, access that returns,
+//! Needs of organisations: restricted repositories, sources that leave, access that returns,
 //! instances with different settings.
 
 use std::time::Duration;

@@ -73,7 +73,8 @@ impl<'a> Node<'a> {
     fn read(&self, path: &[&str], parameters: &[(&str, &str)]) -> anyhow::Result<Response> {
         let url = self.url(path, parameters);
         let response = self.send(Method::GET, &url, None)?;
-        if response.status != 401 || self.request.url.is_some() {
+        // What is restricted is not there for who shows no token.
+        if !matches!(response.status, 401 | 404) || self.request.url.is_some() {
             return Ok(response);
         }
         match self.token() {
