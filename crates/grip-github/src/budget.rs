@@ -27,7 +27,7 @@ use crate::{
 pub struct Budget {
     /// The token's place in the options, without those named twice; none for calls without one.
     pub token: Option<usize>,
-    /// `core`, `search`, `code_search` or `other`.
+    /// `core`, `search`, `code_search`, `graphql` or `other`.
     pub resource: &'static str,
     /// None where the host keeps no budget, or has not told yet.
     pub limit: Option<u32>,

@@ -2,6 +2,7 @@
 
 mod request;
 mod response;
+mod secondary;
 
 use std::{
     sync::Arc,
@@ -15,10 +16,13 @@ use grip_types::Domain;
 use tokio::{io::AsyncReadExt as _, time::Instant};
 use url::Url;
 
-use self::response::{Outcome, RawResponse, Step};
 pub(crate) use self::{
     request::{ApiRequest, RAW},
     response::Success,
+};
+use self::{
+    response::{Outcome, RawResponse, Step},
+    secondary::SecondaryPause,
 };
 use crate::{
     budget::{Budget, Budgets, CallPermit, Denied, Outcome as CallOutcome},
@@ -46,6 +50,7 @@ pub(crate) struct Inner {
     bearers: Vec<Bearer>,
     budgets: Budgets,
     egress: Egress,
+    secondary: SecondaryPause,
     pub(crate) recent: RecentRepositories,
     pub(crate) max_pages: u32,
     pub(crate) max_host_pages: u32,
@@ -69,6 +74,7 @@ impl GitHub {
             budgets,
             bearers: tokens.iter().map(|token| token.bearer()).collect(),
             egress,
+            secondary: SecondaryPause::default(),
             recent: RecentRepositories::default(),
             max_pages: options.max_pages,
             max_host_pages: options.max_host_pages,
@@ -81,6 +87,11 @@ impl GitHub {
     /// The host of the API.
     pub fn host(&self) -> &str {
         self.inner.domain.as_str()
+    }
+
+    /// Whether GraphQL can be asked: it answers nobody without a token.
+    pub fn has_graphql(&self) -> bool {
+        !self.inner.bearers.is_empty()
     }
 
     /// What is left of every budget that was used so far.
@@ -137,13 +148,17 @@ impl GitHub {
     async fn ask_there(&self, ask: &ApiRequest<'_>, url: &Url) -> Result<Step, GitHubError> {
         let below = url.path().strip_prefix(self.inner.base.path());
         let resource = Resource::of(below.unwrap_or_default());
+        let resource = ask.resource.unwrap_or(resource);
+        self.inner.secondary.check()?;
         let mut was_refused = false;
         for _ in 0..=self.inner.bearers.len() {
             let call = match self.inner.budgets.take(resource).await {
                 Ok(call) => call,
                 Err(why) => return Err(denied(why, was_refused)),
             };
-            match self.call(ask, url, call).await? {
+            let began = Instant::now();
+            let called = self.call(ask, url, call).await;
+            match self.inner.secondary.note(began, called)? {
                 Outcome::Unauthorised => {}
                 Outcome::Spent => was_refused = true,
                 Outcome::Step(step) => return Ok(step),

@@ -37,7 +37,7 @@ pub(crate) fn message(body: &[u8]) -> String {
 }
 
 /// One line of bounded length without control characters.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
     let line = words.join(" ");

@@ -49,6 +49,15 @@ impl Cursor {
         pages: 0,
     };
 
+    /// A page by its number, from 1.
+    pub fn page(number: u32) -> Self {
+        let number = number.max(1);
+        Self {
+            place: Place::Page(number),
+            pages: number - 1,
+        }
+    }
+
     /// The place after this one that `next` names; `last` is the highest id on the page.
     ///
     /// It must be further on, and not further than `most` pages from the beginning.

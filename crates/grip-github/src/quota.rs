@@ -15,6 +15,8 @@ pub(crate) enum Resource {
     CodeSearch,
     /// All others together; none is used here.
     Other,
+    /// Paid in points: a query costs one, and more where it asks for many things.
+    GraphQl,
 }
 
 /// A budget as a response tells it.
@@ -30,7 +32,13 @@ pub(crate) struct Quota {
 }
 
 impl Resource {
-    pub(crate) const ALL: [Self; 4] = [Self::Core, Self::Search, Self::CodeSearch, Self::Other];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Core,
+        Self::Search,
+        Self::CodeSearch,
+        Self::Other,
+        Self::GraphQl,
+    ];
 
     /// The budget that a call of this path, below the API's base, is paid from.
     pub(crate) fn of(path: &str) -> Self {
@@ -38,7 +46,7 @@ impl Resource {
         match (parts.next(), parts.next()) {
             (Some("search"), Some("code")) => Self::CodeSearch,
             (Some("search"), _) => Self::Search,
-            (Some("graphql"), _) => Self::Other,
+            (Some("graphql"), _) => Self::GraphQl,
             _ => Self::Core,
         }
     }
@@ -48,6 +56,7 @@ impl Resource {
             Self::Core => "core",
             Self::Search => "search",
             Self::CodeSearch => "code_search",
+            Self::GraphQl => "graphql",
             Self::Other => "other",
         }
     }
@@ -158,7 +167,7 @@ mod tests {
             ("repos/a/b", Resource::Core),
             ("/search/code", Resource::CodeSearch),
             ("search/issues", Resource::Search),
-            ("graphql", Resource::Other),
+            ("graphql", Resource::GraphQl),
         ] {
             assert_eq!(Resource::of(path), resource, "{path}");
         }

@@ -28,6 +28,8 @@ pub struct Repository {
     pub archived: bool,
     pub fork: bool,
     pub private: bool,
+    /// Whether all members of the enterprise may see it; then `private` is set, too.
+    pub internal: bool,
     pub default_branch: Option<String>,
     /// Milliseconds since 1970.
     pub pushed_at: Option<i64>,
@@ -45,6 +47,7 @@ struct Written {
     #[serde(default)]
     fork: bool,
     private: bool,
+    visibility: Option<String>,
     default_branch: Option<String>,
     pushed_at: Option<Timestamp>,
     clone_url: Option<Url>,
@@ -167,6 +170,7 @@ impl TryFrom<Written> for Repository {
             archived: written.archived.unwrap_or_default(),
             fork: written.fork,
             private: written.private,
+            internal: written.visibility.as_deref() == Some("internal"),
             default_branch: written.default_branch,
             pushed_at: written.pushed_at.map(Timestamp::as_millisecond),
             clone_url,

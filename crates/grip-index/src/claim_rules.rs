@@ -163,6 +163,8 @@ pub(crate) struct Claim {
     pub(crate) created: i64,
     pub(crate) proven: i64,
     pub(crate) claimed_ns: i64,
+    /// Who may see its repository.
+    pub(crate) audience: i64,
 }
 
 grip_db::from_row!(Claim {
@@ -174,12 +176,13 @@ grip_db::from_row!(Claim {
     created,
     proven,
     claimed_ns,
+    audience,
 });
 
 /// Who is believed: a proof by place beats a choice of the operator, then the first wins.
 pub(crate) fn winner<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Option<&'a Claim> {
     claims.into_iter().min_by(|a, b| {
-        let rank = |claim: &Claim| (-claim.proven, claim.claimed_ns);
+        let rank = |claim: &Claim| (-claim.proven, claim.audience, claim.claimed_ns);
         let names = |claim: &'a Claim| (&claim.org_repo_name, &claim.tag_name);
         rank(a).cmp(&rank(b)).then_with(|| names(a).cmp(&names(b)))
     })
@@ -195,6 +198,7 @@ pub(crate) struct Live {
     pub(crate) org_repo_name: String,
     pub(crate) tag_name: String,
     pub(crate) commit_oid: String,
+    pub(crate) audience: i64,
 }
 
 grip_db::from_row!(Live {
@@ -205,6 +209,7 @@ grip_db::from_row!(Live {
     org_repo_name,
     tag_name,
     commit_oid,
+    audience,
 });
 
 /// What happens to a version in the feed.
@@ -212,6 +217,8 @@ grip_db::from_row!(Live {
 pub(crate) enum Step {
     Add,
     Move,
+    /// Others may see it than before: it goes for those, and comes for these.
+    Replace,
     Remove,
 }
 
@@ -221,6 +228,7 @@ pub(crate) fn step(live: Option<&Live>, best: Option<&Claim>) -> Option<Step> {
         (None, None) => None,
         (None, Some(_)) => Some(Step::Add),
         (Some(_), None) => Some(Step::Remove),
+        (Some(live), Some(best)) if live.audience != best.audience => Some(Step::Replace),
         (Some(live), Some(best)) => {
             let same = live.org_repo_name == best.org_repo_name
                 && live.tag_name == best.tag_name

@@ -5,7 +5,7 @@ mod timestamp;
 use std::{fmt, str::FromStr};
 
 pub use self::timestamp::InvalidTimestamp;
-use crate::Entry;
+use crate::{Entry, Reader};
 
 /// What is asked of the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct FeedQuery {
     pub clock: Clock,
     /// Only this module and those below it.
     pub path: Option<String>,
+    /// Whom the page is for.
+    pub reader: Reader,
 }
 
 /// By which clock the feed is ordered.
@@ -67,6 +69,7 @@ impl Default for FeedQuery {
             limit: Self::MOST,
             clock: Clock::default(),
             path: None,
+            reader: Reader::default(),
         }
     }
 }

@@ -29,7 +29,7 @@ pub use module_paths::ModulePaths;
 
 pub(crate) use git_read::go_mod_at;
 
-use crate::{GoMod, Listing, Occasion, Source, SourceError, SourceFuture, TagAt, Tags, Trust};
+use crate::{GoMod, Listing, Source, SourceError, SourceFuture, TagAt, Tags, TagsQuery, Trust};
 use names::Names;
 
 /// Repositories in a page of a listing.
@@ -155,17 +155,16 @@ impl Source for Hosted {
             let repos: Vec<String> = page.iter().map(|repo| self.name_of(repo)).collect();
             let full = page.len() >= PAGE;
             let next = repos.last().filter(|_| full).cloned();
-            Ok(Listing { repos, next })
+            Ok(Listing {
+                repos: repos.into_iter().map(Into::into).collect(),
+                next,
+            })
         })
     }
 
-    fn tags<'a>(
-        &'a self,
-        repo: &'a str,
-        etag: Option<String>,
-        _: Occasion,
-    ) -> SourceFuture<'a, Tags> {
+    fn tags<'a>(&'a self, repo: &'a str, query: TagsQuery) -> SourceFuture<'a, Tags> {
         Box::pin(async move {
+            let etag = query.etag;
             let Some(repo) = self.served_repository(repo) else {
                 return Ok(Tags::Gone);
             };

@@ -1,14 +1,15 @@
 //! The index: its parts, its workers, and what its users call.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use grip_db::{Db, DbError};
-use grip_queue::{Handler, Queue, Worker, WorkerOptions, WorkerStatus};
+use grip_queue::{Handler, NewJob, Queue, Worker, WorkerOptions, WorkerStatus};
 use grip_tasks::TaskGroup;
 
 use crate::{
-    Changes, FeedQuery, Options, Page, RepoFacts, Source, Status, TagFacts, VersionAt,
-    jobs::{Context, IndexRepository, ListSource, PUSHED},
+    Audience, Changes, FeedQuery, LeftSources, Options, Page, Reader, RepoFacts, Source, Status,
+    TagFacts, VersionAt,
+    jobs::{Context, IndexRepository, LEAVE, LeaveSource, ListSource, PUSHED},
     store::Store,
 };
 
@@ -47,7 +48,8 @@ impl Index {
             let (queue, job) = (context.queue.clone(), context.list_job(&**source));
             context.store.add_source(queue, source.name(), job).await?;
         }
-        let mut workers = Vec::new();
+        context.note_sources().await?;
+        let mut workers = vec![start_leaving(&context, group)];
         for is_local in [false, true] {
             let is_such = |source: &Arc<dyn Source>| source.is_local() == is_local;
             if context.sources.iter().any(is_such) {
@@ -69,8 +71,14 @@ impl Index {
 
     /// What happened to versions after a timestamp, the oldest first. The timestamp of the last
     /// change is where the next page begins.
-    pub async fn changes(&self, after_ns: i64, limit: usize) -> Result<Changes, DbError> {
-        self.context.store.changes(after_ns, limit.min(MOST)).await
+    pub async fn changes(
+        &self,
+        after_ns: i64,
+        limit: usize,
+        reader: Reader,
+    ) -> Result<Changes, DbError> {
+        let store = &self.context.store;
+        store.changes(after_ns, limit.min(MOST), reader).await
     }
 
     /// Changes whenever the feed does. One tiny query.
@@ -95,8 +103,33 @@ impl Index {
     }
 
     /// The repositories by name, from the one after `after`.
-    pub async fn repos(&self, after: &str, limit: usize) -> Result<Vec<RepoFacts>, DbError> {
-        self.context.store.repos(after, limit.min(MOST)).await
+    pub async fn repos(
+        &self,
+        after: &str,
+        limit: usize,
+        reader: Reader,
+    ) -> Result<Vec<RepoFacts>, DbError> {
+        let store = &self.context.store;
+        store.repos(after, limit.min(MOST), reader).await
+    }
+
+    /// Those of the repositories that this reader may not see.
+    pub async fn unseen(
+        &self,
+        repos: Vec<String>,
+        reader: Reader,
+    ) -> Result<HashSet<String>, DbError> {
+        self.context.store.unseen(repos, reader).await
+    }
+
+    /// Takes leave of a source: false where it is in the settings of this instance.
+    pub async fn forget_source(&self, source: &str, how: LeftSources) -> Result<bool, DbError> {
+        if self.context.source(source).is_some() {
+            return Ok(false);
+        }
+        let job = NewJob::new(LEAVE, source).payload(how.name()).revive();
+        self.context.queue.enqueue(vec![job]).await?;
+        Ok(true)
     }
 
     /// One repository.
@@ -168,7 +201,7 @@ impl Index {
     async fn name_repos(&self, source: &dyn Source, repos: Vec<String>) -> Result<(), DbError> {
         let context = &self.context;
         let job = |repo: &String| {
-            let job = context.repo_job(source.is_local(), repo).revive();
+            let job = context.repo_job(source, repo).revive();
             if source.is_local() {
                 job
             } else {
@@ -178,7 +211,13 @@ impl Index {
         let jobs = repos.iter().map(job).collect();
         let queue = context.queue.clone();
         let store = &context.store;
-        store.name_repos(queue, source.name(), repos, jobs).await
+        let at_first = if source.takes_private() {
+            Audience::Readers
+        } else {
+            Audience::Anybody
+        };
+        let name = source.name();
+        store.name_repos(queue, name, repos, jobs, at_first).await
     }
 
     /// Stops the work and waits until it is given back.
@@ -189,10 +228,35 @@ impl Index {
     }
 }
 
+/// Starts the worker that takes leave of sources; any instance can.
+fn start_leaving(context: &Arc<Context>, group: &TaskGroup) -> Worker {
+    let options = WorkerOptions {
+        at_once: 1,
+        take: 1,
+        poll: context.options.poll,
+        ..WorkerOptions::default()
+    };
+    let handler = Arc::new(LeaveSource(Arc::clone(context)));
+    Worker::start(
+        context.queue.clone(),
+        LEAVE.to_owned(),
+        handler,
+        options,
+        group,
+    )
+}
+
 fn start(context: &Arc<Context>, is_local: bool, group: &TaskGroup) -> [Worker; 2] {
     let options = &context.options;
+    let names = context
+        .sources
+        .iter()
+        .map(|source| source.name().to_owned());
+    // What is on this node alone has kinds of its own; the rest is for who has its source.
+    let able: Option<Vec<String>> = (!is_local).then(|| names.collect());
     let worker = |kind: String, handler: Arc<dyn Handler>, at_once: usize, take: usize| {
         let options = WorkerOptions {
+            capabilities: able.clone(),
             at_once,
             take,
             lease: options.indexing_ttl,

@@ -1,11 +1,13 @@
-//! The two kinds of jobs: listing a source, indexing a repository.
+//! The kinds of jobs: listing a source, indexing a repository, taking leave of a source.
 //!
 //! Invariant: no job waits for a limit. It ends, keeps what it has learned, and is due again when
 //! the limit is over.
 
 mod index_repository;
+mod leave_source;
 mod list_source;
 mod retry_spacing;
+mod tag_list;
 mod tag_reader;
 
 use std::{
@@ -13,21 +15,26 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use grip_db::DbError;
+use grip_db::{DbError, Engine};
 use grip_queue::{Failure, Job, NewJob, Outcome, Queue};
 
 use self::retry_spacing::RetrySpacing;
-pub(crate) use self::{index_repository::IndexRepository, list_source::ListSource};
+pub(crate) use self::{
+    index_repository::IndexRepository,
+    leave_source::{LEAVE, LeaveSource},
+    list_source::ListSource,
+};
 use crate::{
-    Options, Source, SourceError,
+    LeftSources, Options, Source, SourceError,
     claim_rules::fingerprint,
-    store::{Ending, Store},
+    store::{Ending, SourceKinds, Store},
 };
 
 /// How soon work is tried again that the database was in the way of.
 const DATABASE_AWAY_MS: i64 = 5_000;
-/// How soon work is looked at again that only an instance with other settings can do.
-const ELSEWHERE_MS: i64 = 60 * 60 * 1_000;
+/// How long no instance may have a source in its settings before it has left, in periods of
+/// listing; a database that nobody else uses knows at once.
+const LEFT_AFTER_PERIODS: u32 = 3;
 
 /// Marks jobs for repositories that somebody has named, who need not be right: no listing has to
 /// have shown them. It holds until the turn has ended well.
@@ -47,7 +54,7 @@ pub(crate) struct Context {
 enum JobError {
     Database(DbError),
     Source(String, SourceError),
-    /// No source of this name is configured here.
+    /// Only an instance that has this source in its settings can do it.
     Elsewhere(String),
 }
 
@@ -101,12 +108,58 @@ impl Context {
 
     pub(crate) fn list_job(&self, source: &dyn Source) -> NewJob {
         let period = self.options.re_indexing_period;
-        NewJob::new(self.list_kind(source.is_local()), source.name()).every(period)
+        let job = NewJob::new(self.list_kind(source.is_local()), source.name());
+        job.every(period).needs(source.name())
     }
 
-    pub(crate) fn repo_job(&self, is_local: bool, repo: &str) -> NewJob {
-        let period = self.period(repo);
-        NewJob::new(self.repo_kind(is_local), repo).every(period)
+    pub(crate) fn repo_job(&self, source: &dyn Source, repo: &str) -> NewJob {
+        self.repo_job_of(source.name(), source.is_local(), repo)
+    }
+
+    pub(crate) fn repo_job_of(&self, source: &str, is_local: bool, repo: &str) -> NewJob {
+        let job = NewJob::new(self.repo_kind(is_local), repo);
+        job.every(self.period(repo)).needs(source)
+    }
+
+    /// The kinds of the jobs of a source, which need not be in the settings any more.
+    pub(crate) fn kinds_of(&self, source: &str) -> SourceKinds {
+        let kinds = |list: &str, repo: &str| SourceKinds {
+            list: list.to_owned(),
+            repo: repo.to_owned(),
+        };
+        match source.split_once('@') {
+            Some(("hosted", node)) => SourceKinds {
+                list: format!("index-list@{node}"),
+                repo: format!("index-hosted@{node}"),
+            },
+            _ if source == "hosted" => kinds("index-list", "index-hosted"),
+            _ => kinds("index-list", "index-repo"),
+        }
+    }
+
+    /// Says to all instances that this one has its sources in its settings, and asks for the
+    /// leave of those that none has had for long, unless they are to be kept.
+    pub(crate) async fn note_sources(&self) -> Result<(), DbError> {
+        let names: Vec<String> = self.sources.iter().map(|it| it.name().to_owned()).collect();
+        self.store.configured(names.clone()).await?;
+        let action = match self.options.left_sources {
+            LeftSources::Keep => return Ok(()),
+            action => action,
+        };
+        let now = self.store.now_ms();
+        let grace = match self.store.db().engine() {
+            Engine::Sqlite => Duration::ZERO,
+            Engine::Postgres => self.options.re_indexing_period * LEFT_AFTER_PERIODS,
+        };
+        let grace = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
+        let left = self.store.left_sources(now.saturating_sub(grace)).await?;
+        let left = left.into_iter().filter(|source| !names.contains(source));
+        let job = |source: String| NewJob::new(LEAVE, source).payload(action.name());
+        let jobs: Vec<_> = left.map(job).collect();
+        if !jobs.is_empty() {
+            self.queue.enqueue(jobs).await?;
+        }
+        Ok(())
     }
 
     /// A little longer for some, so that those found together do not always come together.
@@ -143,10 +196,7 @@ impl Context {
                 tracing::warn!(kind = %job.kind, key = %job.key, ?error, "the index cannot write");
                 Outcome::Failed(Failure::transient(error.to_string()))
             }
-            JobError::Elsewhere(name) => Outcome::Postponed {
-                until_ms: now + ELSEWHERE_MS,
-                reason: format!("no source {name} is configured where this was tried"),
-            },
+            JobError::Elsewhere(source) => Outcome::HandedOver { capability: source },
             JobError::Source(source, error) => self.after(&source, error),
         }
     }
@@ -168,6 +218,7 @@ impl Context {
                 reason,
             },
             SourceError::Transient(reason) => Outcome::Failed(Failure::transient(reason)),
+            SourceError::Denied(reason) => Outcome::Failed(Failure::next_period(reason)),
             SourceError::Permanent(reason) => Outcome::Failed(Failure::permanent(reason)),
         }
     }

@@ -15,10 +15,13 @@ mod store;
 pub mod testing;
 
 pub use feed::{Clock, FeedQuery, InvalidClock, InvalidTimestamp, Page};
-pub use github::{GitHubOptions, GitHubSource};
+pub use github::{GitHubOptions, GitHubSource, GoFilter, PrivateRepos};
 pub use index::{Index, Parts};
-pub use options::Options;
-pub use source::{GoMod, Listing, Occasion, Source, SourceError, SourceFuture, TagAt, Tags, Trust};
+pub use options::{LeftSources, Options};
+pub use source::{
+    Audience, GoMod, Listed, Listing, Source, SourceError, SourceFuture, TagAt, TagPage, Tags,
+    TagsQuery, Trust,
+};
 pub use store::{
-    Change, Changes, Entry, Op, RepoFacts, SourceStatus, Status, TOPIC, TagFacts, VersionAt,
+    Change, Changes, Entry, Op, Reader, RepoFacts, SourceStatus, Status, TOPIC, TagFacts, VersionAt,
 };

@@ -25,6 +25,35 @@ pub struct Options {
     pub spacing: Duration,
     /// How often workers look for work when they hear of none. Default: 15 s.
     pub poll: Duration,
+    /// What becomes of the repositories of a source that no instance has in its settings any more.
+    /// Default: they are kept.
+    pub left_sources: LeftSources,
+}
+
+/// What becomes of what only a source listed that has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeftSources {
+    #[default]
+    Keep,
+    /// Out of the feed, and back in it when the source comes back.
+    Hide,
+    Remove,
+}
+
+impl LeftSources {
+    pub const ALL: [Self; 3] = [Self::Keep, Self::Hide, Self::Remove];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Hide => "hide",
+            Self::Remove => "remove",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
 }
 
 impl Default for Options {
@@ -40,6 +69,7 @@ impl Default for Options {
             keep_changes: DAY * 90,
             spacing: Duration::from_millis(50),
             poll: Duration::from_secs(15),
+            left_sources: LeftSources::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_go::ModulePath;
 use grip_types::Oid;
+use serde::{Deserialize, Serialize};
 
 /// The answer of a source.
 pub type SourceFuture<'a, T> = BoxFuture<'a, Result<T, SourceError>>;
@@ -34,26 +35,45 @@ pub trait Source: Send + Sync + 'static {
     /// two sources that list the same repository name the same work.
     fn list(&self, cursor: Option<String>) -> SourceFuture<'_, Listing>;
 
-    /// The tags of a repository, or that nothing has changed since `etag` was given out. What was
-    /// put by on another occasion is too old to go on with.
-    fn tags<'a>(
+    /// A page of the tags of a repository, or that nothing has changed since the list that
+    /// `query.etag` marks.
+    fn tags<'a>(&'a self, repo: &'a str, query: TagsQuery) -> SourceFuture<'a, Tags>;
+
+    /// Whether a page that was read before an interruption, by its mark, is still as it was.
+    fn is_same_page<'a>(
         &'a self,
         repo: &'a str,
-        etag: Option<String>,
-        occasion: Occasion,
-    ) -> SourceFuture<'a, Tags>;
-
-    /// Whether a repository that the latest listing lacks is there all the same, by that name.
-    fn is_there<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, bool> {
-        let _ = repo;
+        page: Option<String>,
+        etag: String,
+    ) -> SourceFuture<'a, bool> {
+        let _ = (repo, page, etag);
         Box::pin(std::future::ready(Ok(true)))
+    }
+
+    /// Which of these tags are certainly no more. Asked where a list of several pages lacks them,
+    /// because pages shift when tags come and go while it is read; those that cannot be told yet
+    /// are left out.
+    fn confirm_gone<'a>(
+        &'a self,
+        repo: &'a str,
+        names: Vec<String>,
+    ) -> SourceFuture<'a, Vec<String>> {
+        let _ = repo;
+        Box::pin(std::future::ready(Ok(names)))
+    }
+
+    /// Whether a repository that the latest listing lacks is there all the same, by that name, and
+    /// who may see it.
+    fn is_there<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, Option<Audience>> {
+        let _ = repo;
+        Box::pin(std::future::ready(Ok(Some(Audience::Anybody))))
     }
 
     /// Whether a repository that somebody has named, or that has news, would be in a listing of
     /// now, where listings leave some out.
-    fn admits<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, bool> {
+    fn admits<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, Option<Audience>> {
         let _ = repo;
-        Box::pin(std::future::ready(Ok(true)))
+        Box::pin(std::future::ready(Ok(Some(Audience::Anybody))))
     }
 
     /// When a tag was made, in milliseconds since 1970; asked only for new and moved tags.
@@ -67,10 +87,15 @@ pub trait Source: Send + Sync + 'static {
         dir: &'a str,
     ) -> SourceFuture<'a, GoMod>;
 
-    /// Called when a repository's turn has ended well: what was put by to go on after an
-    /// interruption is not needed any more.
-    fn finished(&self, repo: &str) {
-        let _ = repo;
+    /// The `go.mod` at each of these places, commits and directories, as far as it can be had for
+    /// many in one call: those that are left out are asked for one by one.
+    fn go_mods<'a>(
+        &'a self,
+        repo: &'a str,
+        places: Vec<(Oid, String)>,
+    ) -> SourceFuture<'a, Vec<(Oid, String, GoMod)>> {
+        let _ = (repo, places);
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// The path of the repository's root by its place; none where Go could not name it.
@@ -91,34 +116,99 @@ pub trait Source: Send + Sync + 'static {
     }
 }
 
+/// Who may see a repository and its versions.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Audience {
+    #[default]
+    Anybody,
+    /// Only who proves to be a reader of restricted repositories.
+    Readers,
+    /// Its source has left.
+    Nobody,
+}
+
+impl Audience {
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Anybody => 0,
+            Self::Readers => 1,
+            Self::Nobody => 2,
+        }
+    }
+}
+
+impl From<i64> for Audience {
+    fn from(number: i64) -> Self {
+        match number {
+            0 => Self::Anybody,
+            1 => Self::Readers,
+            _ => Self::Nobody,
+        }
+    }
+}
+
 /// A page of repositories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    pub repos: Vec<String>,
+    pub repos: Vec<Listed>,
     /// Where the next page begins; none after the last.
     pub next: Option<String>,
 }
 
-/// Why a repository has its turn: the same for all turns until somebody asks for it again or one of
-/// them has ended well, on whichever instance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Occasion {
-    /// The job, whose number no other ever has.
-    pub(crate) job: i64,
-    pub(crate) asked: i64,
-    pub(crate) finished_ms: Option<i64>,
+/// A repository in a listing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listed {
+    pub name: String,
+    pub audience: Audience,
+}
+
+impl From<String> for Listed {
+    /// One that anybody may see.
+    fn from(name: String) -> Self {
+        let audience = Audience::Anybody;
+        Self { name, audience }
+    }
+}
+
+/// Which page of a tag list is meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TagsQuery {
+    /// The mark of the list as it is kept; only for its first page.
+    pub etag: Option<String>,
+    /// Where the list goes on; none: at its beginning.
+    pub from: Option<String>,
+    /// Whether nothing is known of the repository yet.
+    pub is_first_turn: bool,
 }
 
 /// The tags of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tags {
     Unchanged,
-    All {
-        tags: Vec<TagAt>,
-        etag: Option<String>,
-    },
+    Page(TagPage),
     /// There is no such repository, or it has another name now.
     Gone,
+}
+
+/// A page of tags.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TagPage {
+    pub tags: Vec<TagAt>,
+    /// Where the list goes on; none after the last page.
+    pub next: Option<String>,
+    /// The mark of this page, where it would change with whatever changes the page, and for the
+    /// last page also with whatever comes behind it.
+    pub etag: Option<String>,
+    /// The list begins again with this page: what was read before does not belong to it.
+    pub is_restart: bool,
+    /// Who may see the repository, where the response says.
+    pub audience: Option<Audience>,
+    /// What the response tells of tag objects and commits beside.
+    pub times: Vec<(Oid, i64)>,
+    pub go_mods: Vec<(Oid, String, GoMod)>,
 }
 
 /// A tag and what it points at.
@@ -165,6 +255,9 @@ pub enum SourceError {
     },
     #[error("{0}")]
     Transient(String),
+    /// Access is denied, which may pass by itself.
+    #[error("{0}")]
+    Denied(String),
     #[error("{0}")]
     Permanent(String),
 }

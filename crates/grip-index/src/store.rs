@@ -8,6 +8,7 @@
 //! - What a repository's turn changes is changed together with the end of its job; of more tags
 //!   than one transaction should hold, the last batch is.
 
+mod audience;
 mod cache;
 mod changes;
 mod feed;
@@ -17,23 +18,28 @@ mod publish;
 mod removal;
 mod repo;
 mod rows;
+mod sources;
 mod sql;
 mod status;
 mod tag_batch;
+mod tag_list;
 
 use grip_db::Db;
 
+pub use self::{
+    audience::Reader,
+    changes::{Change, Changes, Op},
+    feed::{Entry, VersionAt},
+    status::{RepoFacts, SourceStatus, Status, TagFacts},
+};
 pub(crate) use self::{
     cache::Learned,
     listing::ListingProgress,
     publish::{Changed, Ending, Gone, Judged, Publication},
     repo::Begun,
     rows::TagRow,
-};
-pub use self::{
-    changes::{Change, Changes, Op},
-    feed::{Entry, VersionAt},
-    status::{RepoFacts, SourceStatus, Status, TagFacts},
+    sources::SourceKinds,
+    tag_list::PartialTagList,
 };
 
 /// The topic that is notified when the feed has changed.

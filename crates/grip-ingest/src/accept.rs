@@ -7,12 +7,14 @@ use grip_db::DbError;
 use grip_tasks::TaskGroup;
 use sha2::{Digest as _, Sha256};
 
-use crate::extract::{self, Event, Malformed, Push};
+use crate::extract::{self, Event, Malformed, Push, TagEvent};
 
 /// Longer batches are read on a thread of their own.
 const LONG_BYTES: usize = 256 << 10;
 /// Of what cannot be read, so much is kept.
 const KEPT_BYTES: usize = 64 << 10;
+/// The same of a delivery, which is signed; a longer one is read again once it is redelivered.
+const KEPT_DELIVERY_BYTES: usize = 1 << 20;
 
 /// Something that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(crate) struct Batch {
     pub(crate) pushes: BTreeMap<String, Push>,
     /// How often others came, by type.
     pub(crate) others: BTreeMap<&'static str, i64>,
+    /// The latest word about the tags of each repository.
+    pub(crate) tags: BTreeMap<String, TagEvent>,
     /// By digest.
     pub(crate) rejected: BTreeMap<String, Rejected>,
     /// Pushes that came twice in this batch.
@@ -55,6 +59,8 @@ pub(crate) struct Rejected {
     pub(crate) reason: String,
     pub(crate) raw: String,
     pub(crate) bytes: i64,
+    /// The webhook's id of the delivery, if one brought it: without it nobody could read it again.
+    pub(crate) delivery_id: Option<String>,
 }
 
 impl Arrival {
@@ -100,7 +106,7 @@ impl Batch {
         for arrival in arrivals {
             match arrival.read() {
                 Ok(event) => batch.add(event),
-                Err(why) => batch.reject(arrival.body(), &why),
+                Err(why) => batch.reject_arrival(arrival, &why),
             }
         }
         batch
@@ -113,14 +119,38 @@ impl Batch {
                     self.twice += 1;
                 }
             }
+            Event::Tag(tag) => {
+                *self.others.entry(tag.kind).or_default() += 1;
+                self.tags.insert(tag.repository_name.clone(), tag);
+            }
             Event::Other { kind, .. } => *self.others.entry(kind).or_default() += 1,
         }
     }
 
+    fn reject_arrival(&mut self, arrival: &Arrival, why: &Malformed) {
+        match arrival {
+            Arrival::Event(body) => self.reject(body, why),
+            Arrival::Delivery { id, body } => {
+                self.keep_aside(body, why, Some(id.clone()), KEPT_DELIVERY_BYTES);
+            }
+        }
+    }
+
     pub(crate) fn reject(&mut self, body: &[u8], why: &Malformed) {
+        self.keep_aside(body, why, None, KEPT_BYTES);
+    }
+
+    fn keep_aside(
+        &mut self,
+        body: &[u8],
+        why: &Malformed,
+        delivery_id: Option<String>,
+        most: usize,
+    ) {
         let digest = faster_hex::hex_string(&Sha256::digest(body));
-        let kept = &body[..body.len().min(KEPT_BYTES)];
+        let kept = &body[..body.len().min(most)];
         let rejected = Rejected {
+            delivery_id,
             reason: why.to_string(),
             raw: String::from_utf8_lossy(kept).replace('\0', "\u{fffd}"),
             bytes: i64::try_from(body.len()).unwrap_or(i64::MAX),

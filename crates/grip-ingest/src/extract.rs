@@ -9,7 +9,7 @@ mod record;
 
 pub use self::{
     cell::Cell,
-    event::{Actor, Event, Push, delivery, event},
+    event::{Actor, Event, Push, TagEvent, delivery, event},
     record::{Record, repository, unmapped, user},
 };
 

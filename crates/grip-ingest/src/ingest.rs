@@ -30,6 +30,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub trait PushListener: Send + Sync + 'static {
     /// Somebody has pushed to a repository. Not called for pushes of long ago.
     fn pushed<'a>(&'a self, push: &'a Push) -> BoxFuture<'a, ()>;
+
+    /// Tags of a repository (`owner/name`) were made or removed; lists show no push for that.
+    fn tagged<'a>(&'a self, repository: &'a str, is_private: bool) -> BoxFuture<'a, ()>;
 }
 
 /// What it is made of.
@@ -180,6 +183,7 @@ fn workers(context: &Arc<Context>) -> Vec<Worker> {
     let mut all = vec![
         start(jobs::push_kind(true), Role::Push, PUSHES_AT_ONCE),
         start(jobs::push_kind(false), Role::Push, PUSHES_AT_ONCE),
+        start(jobs::TAGGED, Role::Tagged, 1),
         start(jobs::new_kind(user), Role::New(user), options.workers),
         start(
             jobs::new_kind(repository),

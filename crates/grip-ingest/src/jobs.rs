@@ -14,11 +14,12 @@ use std::{
 use futures_util::future::BoxFuture;
 use grip_db::DbError;
 use grip_github::{GitHub, GitHubError, NextStep};
-use grip_queue::{Failure, Handler, Job, Lease, Outcome, Queue};
+use grip_queue::{Failure, Handler, Job, Lease, NewJob, Outcome, Queue};
 use grip_tasks::TaskGroup;
 use grip_types::ErrorChain;
 
 use crate::{
+    extract::TagEvent,
     ingest::PushListener,
     options::Options,
     store::{RecordKind, Reextraction, Store},
@@ -26,6 +27,10 @@ use crate::{
 
 /// Reads a list of events.
 pub(crate) const POLL: &str = "ingest-poll";
+/// Tells that the tags of a repository have changed.
+pub(crate) const TAGGED: &str = "tag-event";
+/// What such a job is asked with where not everybody may see the repository.
+const PRIVATE: &str = "private";
 /// Asks for a person or a repository that is not known.
 const USER: &str = "github-user";
 const REPOSITORY: &str = "github-repo";
@@ -43,6 +48,16 @@ pub(crate) fn push_kind(is_live: bool) -> &'static str {
         "push-event"
     } else {
         "push-event-old"
+    }
+}
+
+/// The work that follows from a tag; for many of one repository it is one job.
+pub(crate) fn tagged_job(tag: &TagEvent) -> NewJob {
+    let job = NewJob::new(TAGGED, &*tag.repository_name).revive();
+    if tag.is_private {
+        job.payload(PRIVATE)
+    } else {
+        job
     }
 }
 
@@ -73,6 +88,7 @@ pub(crate) struct Context {
 pub(crate) enum Role {
     Poll,
     Push,
+    Tagged,
     New(RecordKind),
     Refresh,
     Reextract,
@@ -114,6 +130,12 @@ impl Context {
         let done = match role {
             Role::Poll => return self.poll(lease).await,
             Role::Push => self.process_push(lease).await,
+            Role::Tagged => {
+                self.pushes
+                    .tagged(&lease.key, lease.payload == PRIVATE)
+                    .await;
+                Ok(Outcome::Done)
+            }
             Role::New(record_kind) => self.enrich_new(record_kind, lease).await,
             Role::Refresh => self.refresh(lease).await,
             Role::Reextract => self.reextract(lease).await,

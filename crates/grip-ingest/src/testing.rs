@@ -34,6 +34,14 @@ impl PushListener for RecordedPushes {
         self.0.lock().push(push.id.clone());
         Box::pin(async {})
     }
+
+    fn tagged<'a>(&'a self, repository: &'a str, is_private: bool) -> BoxFuture<'a, ()> {
+        let is_private = if is_private { " (private)" } else { "" };
+        self.0
+            .lock()
+            .push(format!("tags of {repository}{is_private}"));
+        Box::pin(async {})
+    }
 }
 
 pub(crate) struct Fixture {
@@ -172,6 +180,9 @@ impl Fixture {
             Outcome::Failed(failure) => drop(queue.fail(lease, failure).await.unwrap()),
             Outcome::Postponed { until_ms, reason } => {
                 queue.postpone(lease, until_ms, &reason).await.unwrap();
+            }
+            Outcome::HandedOver { capability } => {
+                queue.hand_over(lease, &capability).await.unwrap();
             }
             Outcome::Remove => drop(queue.remove_leased(lease).await.unwrap()),
         }

@@ -143,6 +143,16 @@ impl PushListener for Wake {
             self.wake_sync(&url).await;
         })
     }
+
+    /// What waits for git data waits for commits, which a push brought: the index alone hears.
+    fn tagged<'a>(&'a self, repository: &'a str, is_private: bool) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let url = Url::parse(&format!("{}/{repository}", self.host.http_url()));
+            if let Ok(url) = url {
+                self.wake_index(&url, is_private).await;
+            }
+        })
+    }
 }
 
 fn indexed_push(url: &Url, is_private: bool) -> Option<IndexedPush> {

@@ -2,6 +2,7 @@
 //!
 //! Invariants:
 //! - Nothing is read of a delivery that is not signed with one of the secrets.
+//! - A delivery that could not be read has not come before: it can be delivered again.
 //! - A delivery is taken in once: its id and all that follows from it are one transaction, so the
 //!   same delivery changes nothing when it comes again, also after a restart. Ids are remembered
 //!   for longer than GitHub delivers again; a push is known by its id for as long as it is kept.
@@ -165,17 +166,19 @@ impl Parts {
         })
     }
 
-    /// Keeps what a delivery brought; false if it came before.
+    /// Keeps what a delivery brought; false if it came before. One that could not be read has not
+    /// come: it is read when it is delivered again, or by a re-extraction.
     async fn keep(&self, read: &Read) -> Result<bool, DbError> {
         let (live_for, now) = (self.live_for, self.db.now_ms());
         let before = now.saturating_sub(millis(REMEMBERED));
         retry_on_conflict(|| {
             let (queue, batch) = (self.queue.clone(), Arc::clone(&read.batch));
             let (id, name) = (read.id.clone(), read.name);
+            let is_read = !matches!(read.received, Received::KeptAside { .. });
             self.db.write(move |mut db| {
                 Box::pin(async move {
                     let values = [id.into(), name.into(), now.into()];
-                    if db.execute(&sql::ADD_DELIVERY, &values).await? == 0 {
+                    if is_read && db.execute(&sql::ADD_DELIVERY, &values).await? == 0 {
                         return Ok(false);
                     }
                     let values = [before.into(), FORGOTTEN_AT_ONCE.into()];

@@ -28,6 +28,9 @@ pub struct NewJob {
     pub period: Option<Duration>,
     /// Starts over where the job failed before, even for good.
     pub revive: bool,
+    /// What one has to be able to do it, such as a source that is configured; empty: nothing. Only
+    /// workers that name what they can do look at it.
+    pub capability: String,
 }
 
 /// Why a job cannot be taken in.
@@ -66,6 +69,7 @@ impl NewJob {
             due_ms: None,
             period: None,
             revive: false,
+            capability: String::new(),
         }
     }
 
@@ -84,6 +88,11 @@ impl NewJob {
         Self { period, ..self }
     }
 
+    pub fn needs(self, capability: impl Into<String>) -> Self {
+        let capability = capability.into();
+        Self { capability, ..self }
+    }
+
     pub fn revive(self) -> Self {
         let revive = true;
         Self { revive, ..self }
@@ -93,11 +102,12 @@ impl NewJob {
     pub fn check(&self) -> Result<(), BadJob> {
         within("kind", &self.kind, 1, KIND_BYTES)?;
         within("key", &self.key, 1, KEY_BYTES)?;
+        within("capability", &self.capability, 0, KEY_BYTES)?;
         within("payload", &self.payload, 0, PAYLOAD_BYTES)
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.kind.len() + self.key.len() + self.payload.len()
+        self.kind.len() + self.key.len() + self.payload.len() + self.capability.len()
     }
 
     pub(crate) fn period_ms(&self) -> Option<i64> {
@@ -117,6 +127,7 @@ impl NewJob {
             _ => None,
         };
         self.payload = later.payload;
+        self.capability = later.capability;
         self.period = later.period.or(self.period);
         self.revive |= later.revive;
     }

@@ -64,8 +64,11 @@ pub struct Failure {
 pub enum Class {
     /// Tried again after a while that grows, five times in all.
     Transient,
-    /// Tried again when the limit is over, three times in all.
+    /// Tried again when the limit is over, however often that is.
     RateLimited { until_ms: i64 },
+    /// Tried again with the next period, because what is in the way may pass by then. Without a
+    /// period, not tried again.
+    NextPeriod,
     /// Not tried again.
     Permanent,
 }
@@ -77,6 +80,10 @@ impl Failure {
 
     pub fn rate_limited(until_ms: i64, reason: impl AsRef<str>) -> Self {
         Self::new(Class::RateLimited { until_ms }, reason.as_ref())
+    }
+
+    pub fn next_period(reason: impl AsRef<str>) -> Self {
+        Self::new(Class::NextPeriod, reason.as_ref())
     }
 
     pub fn permanent(reason: impl AsRef<str>) -> Self {

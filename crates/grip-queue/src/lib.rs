@@ -14,6 +14,7 @@ pub use job::{BadJob, NewJob};
 pub use lease::{Class, Failed, Failure, Finished, Lease};
 pub use queue::{
     KEEP_DEAD, MOST_JOBS, Queue,
+    causes::Cause,
     listing::{Filter, JobFacts, State},
     stats::KindStats,
 };

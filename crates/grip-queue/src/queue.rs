@@ -1,5 +1,6 @@
 //! The queue: claim, renew, and what its users need.
 
+pub(crate) mod causes;
 mod enqueue;
 mod finish;
 pub(crate) mod listing;
@@ -107,16 +108,33 @@ impl Queue {
         most: usize,
         lease: Duration,
     ) -> Result<Vec<Lease>, DbError> {
+        self.claim_able(kind, None, most, lease).await
+    }
+
+    /// The same of jobs that need one of these capabilities; None: of all.
+    pub async fn claim_able(
+        &self,
+        kind: &str,
+        capabilities: Option<&[String]>,
+        most: usize,
+        lease: Duration,
+    ) -> Result<Vec<Lease>, DbError> {
         let (lease, began) = (lease_length(lease), Instant::now());
         let now = self.inner.db.now_ms();
         let ends_ms = now.saturating_add(millis(lease));
         let most = most.min(MOST_CLAIMED) as i64;
         let holder = Value::from(&self.inner.holder);
-        let values = [kind.into(), now.into(), most.into(), ends_ms.into(), holder];
-        let claiming = self
-            .inner
-            .db
-            .write_one(|mut db| Box::pin(async move { db.fetch_all(&sql::CLAIM, &values).await }));
+        let mut values = vec![kind.into(), now.into(), most.into(), ends_ms.into(), holder];
+        let statement = match capabilities {
+            None => &sql::CLAIM,
+            Some(able) => {
+                values.push(able.to_vec().into());
+                &sql::CLAIM_ABLE
+            }
+        };
+        let claiming = self.inner.db.write_one(move |mut db| {
+            Box::pin(async move { db.fetch_all(statement, &values).await })
+        });
         let claimed: Vec<Claimed> = claiming.await?;
         let leased = claimed.into_iter().map(|row| Lease {
             id: row.id,
@@ -160,8 +178,24 @@ impl Queue {
 
     /// When the next job of the kind is due, or the next lease ends.
     pub async fn next_due(&self, kind: &str) -> Result<Option<i64>, DbError> {
+        self.next_due_able(kind, None).await
+    }
+
+    /// The same of jobs that need one of these capabilities; None: of all.
+    pub async fn next_due_able(
+        &self,
+        kind: &str,
+        capabilities: Option<&[String]>,
+    ) -> Result<Option<i64>, DbError> {
         let kind = Value::from(kind);
-        let (due,): (Option<i64>,) = self.inner.db.fetch_one(&sql::NEXT_DUE, &[kind]).await?;
+        let db = &self.inner.db;
+        let (due,): (Option<i64>,) = match capabilities {
+            None => db.fetch_one(&sql::NEXT_DUE, &[kind]).await?,
+            Some(able) => {
+                let values = [kind, able.to_vec().into()];
+                db.fetch_one(&sql::NEXT_DUE_ABLE, &values).await?
+            }
+        };
         Ok(due)
     }
 }

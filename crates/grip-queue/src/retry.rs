@@ -9,8 +9,6 @@ use crate::{
 
 /// How often a job is tried that fails for reasons that pass.
 const ATTEMPTS: i64 = 5;
-/// How often a job is tried that runs into rate limits.
-const LIMITED: i64 = 3;
 /// Wait for a rate limit at least, whatever the host says.
 const LIMIT_LEAST_MS: i64 = 1_000;
 /// Jobs that wait for the same limit do not all begin at once.
@@ -56,7 +54,7 @@ pub(crate) fn next(
     let (attempts, limited) = match class {
         Class::Transient => (lease.attempts + 1, lease.limited),
         Class::RateLimited { .. } => (lease.attempts, lease.limited + 1),
-        Class::Permanent => (lease.attempts + 1, lease.limited),
+        Class::NextPeriod | Class::Permanent => (lease.attempts + 1, lease.limited),
     };
     let dead = Next {
         visible_at: NEVER,
@@ -76,7 +74,8 @@ pub(crate) fn next(
         Class::Transient if attempts < ATTEMPTS => {
             later(now_ms.saturating_add(backoff.wait_ms(attempts, chance)))
         }
-        Class::RateLimited { until_ms } if limited < LIMITED => {
+        // A limit says nothing against the job, so however often it binds, none is given up for it.
+        Class::RateLimited { until_ms } => {
             let least = until_ms.max(now_ms.saturating_add(LIMIT_LEAST_MS));
             later(least.saturating_add((chance * LIMIT_SPREAD_MS) as i64))
         }

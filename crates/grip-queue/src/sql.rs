@@ -4,7 +4,7 @@
 macro_rules! again {
     ($revive:literal) => {
         concat!(
-            "payload = excluded.payload, \
+            "payload = excluded.payload, capability = excluded.capability, \
              period_ms = coalesce(excluded.period_ms, queue.period_ms), \
              asked = queue.asked + 1, \
              again_at = CASE \
@@ -32,6 +32,21 @@ macro_rules! again {
             $revive,
             " = 1 THEN NULL ELSE queue.dead_at END \
              RETURNING asked"
+        )
+    };
+}
+
+/// Takes jobs that are due: $kind, $now, $most, $end, $holder.
+macro_rules! claim {
+    ($able:literal, $locked:literal, $among:literal) => {
+        concat!(
+            "WITH c AS MATERIALIZED (SELECT id FROM queue \
+             WHERE kind = $1 AND visible_at <= $2 ",
+            $able,
+            "ORDER BY visible_at LIMIT $3",
+            $locked,
+            ") ",
+            claimed!($among)
         )
     };
 }
@@ -77,33 +92,33 @@ grip_db::statements! {
     pub(crate) mod sql {
         // $now, $revive, then the rows. Counting how often it was asked for tells a new row apart.
         ENQUEUE = (concat!(
-            "INSERT INTO queue (kind, key, payload, visible_at, period_ms, enqueued_at) \
-             SELECT rows.kind, rows.key, rows.payload, rows.visible_at, rows.period_ms, $1 \
+            "INSERT INTO queue (kind, key, payload, visible_at, period_ms, capability, enqueued_at) \
+             SELECT rows.kind, rows.key, rows.payload, rows.visible_at, rows.period_ms, \
+             rows.capability, $1 \
              FROM {rows $3: kind text, key text, payload text, visible_at bigint, \
-             period_ms bigint} WHERE TRUE \
+             period_ms bigint, capability text} WHERE TRUE \
              ON CONFLICT (kind, key) DO UPDATE SET ",
             again!("$2")
         ));
-        // $kind, $now, $most, $end, $holder
         CLAIM = {
-            sqlite: concat!(
-                "WITH c AS MATERIALIZED (SELECT id FROM queue \
-                 WHERE kind = $1 AND visible_at <= $2 ORDER BY visible_at LIMIT $3) ",
-                claimed!("IN (SELECT id FROM c)")
-            ),
+            sqlite: claim!("", "", "IN (SELECT id FROM c)"),
             // An array, because the planner knows little of a limit it cannot see.
-            postgres: concat!(
-                "WITH c AS MATERIALIZED (SELECT id FROM queue \
-                 WHERE kind = $1 AND visible_at <= $2 ORDER BY visible_at LIMIT $3 \
-                 FOR UPDATE SKIP LOCKED) ",
-                claimed!("= ANY(ARRAY(SELECT id FROM c))")
-            ),
+            postgres: claim!("", " FOR UPDATE SKIP LOCKED", "= ANY(ARRAY(SELECT id FROM c))"),
+        };
+        // The same by who can do only some: $6 what it can do.
+        CLAIM_ABLE = {
+            sqlite: claim!("AND capability {in $6} ", "", "IN (SELECT id FROM c)"),
+            postgres: claim!("AND capability {in $6} ", " FOR UPDATE SKIP LOCKED", "= ANY(ARRAY(SELECT id FROM c))"),
         };
         // The holder stays: the next claim counts the lease as one that was lost.
         RECLAIM = "UPDATE queue SET visible_at = $1, lease_token = lease_token + 1 \
                      WHERE holder IS NOT NULL AND visible_at > $1 AND dead_at IS NULL \
                      AND substr(holder, 1, length(CAST($2 AS TEXT))) = CAST($2 AS TEXT)";
         NEXT_DUE = "SELECT min(visible_at) FROM queue WHERE kind = $1";
+        NEXT_DUE_ABLE = "SELECT min(visible_at) FROM queue WHERE kind = $1 AND capability {in $2}";
+        REASSIGN = "UPDATE queue SET capability = $3 WHERE kind = $1 AND key = $2";
+        HAND_OVER = "UPDATE queue SET capability = $3, visible_at = $4, holder = NULL, \
+                     lease_token = lease_token + 1, lost = 0 WHERE id = $1 AND lease_token = $2";
         RENEW = "UPDATE queue SET visible_at = $1 FROM {rows $2: id bigint, token bigint} \
                  WHERE queue.id = rows.id AND queue.lease_token = rows.token \
                  RETURNING queue.id";
@@ -155,6 +170,23 @@ grip_db::statements! {
                      limited = CASE WHEN holder IS NULL THEN 0 ELSE limited END, \
                      dead_at = NULL, lost = 0, asked = asked + 1 \
                  WHERE kind = $1 AND key = $2";
+        // $kind or null, $most. What failed and waits for its next period counts beside what is dead.
+        CAUSES = "SELECT kind, last_error AS reason, count(dead_at) AS dead, \
+                      count(*) - count(dead_at) AS waiting, min(coalesce(dead_at, 0)) AS first_ms, \
+                      max(coalesce(dead_at, 0)) AS last_ms \
+                  FROM queue WHERE last_error IS NOT NULL AND holder IS NULL \
+                      AND (dead_at IS NOT NULL OR attempts = 0) \
+                      AND (CAST($1 AS TEXT) IS NULL OR kind = $1) \
+                  GROUP BY kind, last_error ORDER BY count(*) DESC, kind, last_error LIMIT $2";
+        // $kind or null, $cause or null, $now, $most. Without a cause only what is dead.
+        REVIVE = "UPDATE queue SET visible_at = $3, attempts = 0, limited = 0, lost = 0, \
+                      dead_at = NULL, last_error = NULL, asked = asked + 1 \
+                  WHERE id IN (SELECT id FROM queue \
+                      WHERE holder IS NULL AND (dead_at IS NOT NULL OR \
+                          (CAST($2 AS TEXT) IS NOT NULL AND attempts = 0 AND visible_at > $3)) \
+                      AND (CAST($1 AS TEXT) IS NULL OR kind = $1) \
+                      AND (CAST($2 AS TEXT) IS NULL OR last_error = $2) \
+                      ORDER BY id LIMIT $4) RETURNING kind";
         // $kind, $now, $end of any lease, $now with some slack, $horizon, $never. What is brought
         // back is spread over its period, or over a minute.
         ADJUST_TO_CLOCK = "UPDATE queue SET visible_at = CASE WHEN holder IS NOT NULL THEN $3 \

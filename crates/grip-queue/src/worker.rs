@@ -49,6 +49,10 @@ pub enum Outcome {
         until_ms: i64,
         reason: String,
     },
+    /// Given to those who can do it; counts as no attempt.
+    HandedOver {
+        capability: String,
+    },
     /// The job is not needed any more, with its period.
     Remove,
 }
@@ -67,6 +71,8 @@ pub struct WorkerOptions {
     /// How long jobs may go on after the stop, before they are given back. Should be shorter than
     /// the grace of the group's shutdown. Default: 5 seconds.
     pub drain: Duration,
+    /// Takes only jobs that need one of these; None: all. Default: all.
+    pub capabilities: Option<Vec<String>>,
 }
 
 impl Default for WorkerOptions {
@@ -77,6 +83,7 @@ impl Default for WorkerOptions {
             lease: Duration::from_secs(5 * 60),
             poll: Duration::from_secs(15),
             drain: Duration::from_secs(5),
+            capabilities: None,
         }
     }
 }

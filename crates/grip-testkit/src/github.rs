@@ -1,12 +1,14 @@
 //! A GitHub that counts what it is asked, keeps its limits, and misbehaves when told to.
 //!
 //! What it holds is made up and can be changed at any time; paths, headers, pages, limits and
-//! refusals are those of GitHub's REST API. Invariants: a call without a change of what it asked
+//! refusals are those of GitHub's REST API. Of GraphQL it knows the queries of our gateway by their
+//! names, answers them from their variables, and charges points for them. Invariants: a call without a change of what it asked
 //! about (304) costs nothing; every other call that is let through costs one of its token's
 //! budget; a call beyond the budget is refused and counted as such.
 
 mod behaviour;
 mod events;
+mod graphql;
 mod limits;
 mod listing;
 mod record;
@@ -165,6 +167,17 @@ impl FakeGitHub {
                 repositories.tag(&name, &format!("v0.{tag}.0"), &oid);
             }
         }
+    }
+
+    /// Puts a tag object at a commit, made at this moment (seconds since 1970), and returns its id.
+    pub fn annotate(&self, full_name: &str, tag: &str, oid: &str, at: i64) -> String {
+        self.shared.repositories().annotate(full_name, tag, oid, at)
+    }
+
+    /// From now on the organisation denies tokens that are not authorised for its single sign-on, or
+    /// does so no longer.
+    pub fn require_sso(&self, owner: &str, is_required: bool) {
+        self.shared.repositories().require_sso(owner, is_required);
     }
 
     /// Changes what is said about a repository; its name stays.

@@ -6,7 +6,7 @@
 mod gzip;
 mod parameters;
 
-use grip_index::{Change, Changes};
+use grip_index::{Change, Changes, FeedQuery, Reader};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -18,9 +18,10 @@ use crate::{
     body::Body,
     error::WebError,
     etag::ETag,
-    negotiation,
+    negotiation, private,
     request_context::{HttpResult, RequestContext},
     respond::{self, WithHeader as _},
+    restricted,
 };
 
 /// Lines of JSON. Go tools do not look at the type; a browser should not take it for a page.
@@ -30,21 +31,34 @@ const CURSOR: HeaderName = HeaderName::from_static("gripfast-cursor");
 
 /// `GET /index`: versions in the order in which they were first seen.
 pub(crate) async fn versions(cx: &RequestContext<'_>) -> HttpResult {
-    let query = parameters::feed(cx.query())?;
+    let reader = restricted::reader(cx);
+    let query = FeedQuery {
+        reader,
+        ..parameters::feed(cx.query())?
+    };
     let index = cx.app.index()?;
     let is_gzip = negotiation::wants_gzip(cx.headers());
     let asked = format!("feed {query:?}");
     if cx.headers().contains_key(header::IF_NONE_MATCH) {
         let now = etag(index.stamp().await.map_err(unreadable)?, &asked, is_gzip);
         if now.is_known(cx.headers()) {
-            return Ok(varying(now.unchanged()));
+            return Ok(kept_apart(varying(now.unchanged()), reader));
         }
     }
     let page = index.feed(&query).await.map_err(unreadable)?;
     let etag = etag(page.stamp_ns, &asked, is_gzip);
     let mut lines = Vec::new();
     page.write_ndjson(&mut lines);
-    send(cx.app, lines, is_gzip, &etag).await
+    let response = send(cx.app, lines, is_gzip, &etag).await?;
+    Ok(kept_apart(response, reader))
+}
+
+/// Keeps answers with restricted repositories out of caches that others read.
+fn kept_apart(mut response: Response<Body>, reader: Reader) -> Response<Body> {
+    if reader == Reader::All {
+        private::keep_out_of_caches(response.headers_mut());
+    }
+    response
 }
 
 /// `GET /index/changes`: what happened to versions, in the order in which it happened.
@@ -52,12 +66,14 @@ pub(crate) async fn changes(cx: &RequestContext<'_>) -> HttpResult {
     let (cursor, limit) = parameters::changes(cx.query())?;
     let index = cx.app.index()?;
     let is_gzip = negotiation::wants_gzip(cx.headers());
-    let asked = format!("changes {cursor} {limit}");
+    let reader = restricted::reader(cx);
+    let asked = format!("changes {cursor} {limit} {reader:?}");
     let etag = etag(index.stamp().await.map_err(unreadable)?, &asked, is_gzip);
     if etag.is_known(cx.headers()) {
-        return Ok(varying(etag.unchanged()));
+        return Ok(kept_apart(varying(etag.unchanged()), reader));
     }
-    let page = match index.changes(cursor, limit).await.map_err(unreadable)? {
+    let page = index.changes(cursor, limit, reader).await;
+    let page = match page.map_err(unreadable)? {
         Changes::Page(page) => page,
         Changes::Forgotten { up_to_ns } => return Err(WebError::Forgotten { up_to_ns }),
         _ => return Err(WebError::NoSuchPage),
@@ -73,7 +89,7 @@ pub(crate) async fn changes(cx: &RequestContext<'_>) -> HttpResult {
     response
         .headers_mut()
         .insert(CURSOR, HeaderValue::from(next));
-    Ok(response)
+    Ok(kept_apart(response, reader))
 }
 
 /// One line of the feed, as `go` tools know it from index.golang.org.

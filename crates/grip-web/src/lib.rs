@@ -25,6 +25,7 @@ mod request_context;
 mod request_id;
 mod resolve;
 mod respond;
+mod restricted;
 mod routes;
 mod server;
 mod settings;

@@ -81,7 +81,12 @@ fn token(headers: &HeaderMap) -> Option<String> {
     if scheme.eq_ignore_ascii_case("nostr") {
         return Some(rest.to_owned());
     }
-    if !scheme.eq_ignore_ascii_case("basic") {
+    password(scheme, rest)
+}
+
+/// The password of `Authorization: Basic`.
+pub(crate) fn password(scheme: &str, rest: &str) -> Option<String> {
+    if !scheme.eq_ignore_ascii_case("basic") || rest.len() > MAX_AUTHORIZATION {
         return None;
     }
     let pair = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;

@@ -212,10 +212,13 @@ static ROUTES: &[Route] = &[
     post("/api/v1/blocks/add", "repos", Bulk(Api), operator!(api::repos::block)),
     post("/api/v1/blocks/remove", "repos", Bulk(Api), operator!(api::repos::unblock)),
     get("/api/v1/queue", "queue", Answer(Api), read!(api::queue::list)),
+    get("/api/v1/queue/causes", "queue", Bulk(Api), operator!(api::queue::causes)),
+    post("/api/v1/queue/revive", "queue", Bulk(Api), operator!(api::queue::revive)),
     row("/api/v1/queue/{kind}/{key}", GET_OR_DELETE, "queue", ByHandler, read!(api::queue::job)),
     post("/api/v1/queue/{kind}/{key}/retry", "queue", Answer(Api), operator!(api::queue::retry)),
     get("/api/v1/index", "index-api", Answer(Api), read!(api::index::status)),
     post("/api/v1/index/now", "index-api", Answer(Api), operator!(api::index::now)),
+    post("/api/v1/index/forget", "index-api", Answer(Api), operator!(api::index::forget)),
     get("/api/v1/index/repos", "index-api", Answer(Api), read!(api::index::repos)),
     get("/api/v1/index/repos/{name...}", "index-api", Answer(Api), read!(api::index::repo)),
 

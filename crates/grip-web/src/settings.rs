@@ -7,6 +7,8 @@ use grip_types::{NetworkPrefixes, Service};
 use ipnet::IpNet;
 use nostr::prelude::PublicKey;
 
+use crate::admin::AdminToken;
+
 /// One consistent set of settings; a reload swaps the whole of it.
 #[derive(Clone, Debug)]
 pub struct WebSettings {
@@ -23,6 +25,9 @@ pub struct WebSettings {
     pub metrics: bool,
     /// Set where only members are served (GRASP-08). Default: none, everybody is.
     pub private: Option<Private>,
+    /// Tokens that open the restricted repositories of the index. Default: none, only the operator
+    /// sees them, and on a private service its members.
+    pub index_readers: Vec<AdminToken>,
 }
 
 /// The access of a private service.
@@ -44,6 +49,7 @@ impl WebSettings {
             trusted_proxies: loopback(),
             metrics: true,
             private: None,
+            index_readers: Vec::new(),
         }
     }
 }

@@ -342,6 +342,22 @@ pub(crate) enum QueueAction {
     },
     /// Make a job due now, also one that failed for good (on the node's machine)
     Retry(JobName),
+    /// List what jobs failed for, the most frequent cause first (on the node's machine)
+    Causes {
+        /// Only jobs of this kind
+        #[arg(long)]
+        kind: Option<String>,
+    },
+    /// Make all jobs due now that failed for good (on the node's machine)
+    Revive {
+        /// Only jobs of this kind
+        #[arg(long)]
+        kind: Option<String>,
+        /// Only jobs that failed for this, as `queue causes` prints it; also those that wait for
+        /// their next period because of it
+        #[arg(long)]
+        cause: Option<String>,
+    },
     /// Forget a job (on the node's machine)
     Drop {
         #[command(flatten)]
@@ -369,6 +385,16 @@ pub(crate) enum IndexAction {
     Now {
         /// A source or repository, such as github.com/orgs/acme or github.com/acme/tides
         name: String,
+    },
+    /// List the sources, also those that left the settings
+    Sources,
+    /// Take leave of a source that left the settings (on the node's machine)
+    Forget {
+        /// The source, such as github.com/orgs/acme
+        source: String,
+        /// Hide its repositories until it comes back, instead of removing them
+        #[arg(long)]
+        hide: bool,
     },
     /// Say of each tag of a repository why it is in the feed or not
     Repo {

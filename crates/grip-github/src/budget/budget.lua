@@ -10,7 +10,7 @@
 -- Response: the token taken from or 0, the ticket; then of each budget: token, kind, state, limit,
 -- remaining, reset, time until the end (ms, -1 = not known), calls in flight, calls lost.
 
-local RESOURCES = { 'core', 'search', 'code_search', 'other' }
+local RESOURCES = { 'core', 'search', 'code_search', 'other', 'graphql' }
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use grip_egress::Request;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method,
-    header::{ACCEPT, IF_NONE_MATCH},
+    header::{ACCEPT, CONTENT_TYPE, IF_NONE_MATCH},
 };
 use url::Url;
 
-use crate::{options::MAX_PAGE_BYTES, response::Etag};
+use crate::{options::MAX_PAGE_BYTES, quota::Resource, response::Etag};
 
 const API_VERSION: (HeaderName, HeaderValue) = (
     HeaderName::from_static("x-github-api-version"),
@@ -23,6 +23,10 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) accept: HeaderValue,
     pub(crate) etag: Option<&'a Etag>,
     pub(crate) max_bytes: u64,
+    /// What is posted; none where something is read.
+    pub(crate) body: Option<Bytes>,
+    /// The budget that pays, where the path does not tell.
+    pub(crate) resource: Option<Resource>,
 }
 
 impl ApiRequest<'_> {
@@ -33,6 +37,8 @@ impl ApiRequest<'_> {
             accept: JSON,
             etag: None,
             max_bytes: MAX_PAGE_BYTES,
+            body: None,
+            resource: None,
         }
     }
 
@@ -45,11 +51,17 @@ impl ApiRequest<'_> {
         if let Some(etag) = self.etag {
             headers.insert(IF_NONE_MATCH, etag.header());
         }
+        let method = if self.body.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            Method::POST
+        } else {
+            Method::GET
+        };
         Request {
-            method: Method::GET,
+            method,
             url: url.clone(),
             headers,
-            body: Bytes::new(),
+            body: self.body.clone().unwrap_or_default(),
             max_bytes: self.max_bytes,
         }
     }

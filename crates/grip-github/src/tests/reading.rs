@@ -48,6 +48,7 @@ async fn a_repository_is_read_with_all_that_is_used_of_it() {
         archived: true,
         fork: true,
         private: true,
+        internal: false,
         default_branch: Some("main".to_owned()),
         pushed_at: Some(1_700_000_123_000),
         clone_url: "https://github.com/Acme/One.git".parse().unwrap(),

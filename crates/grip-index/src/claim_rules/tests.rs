@@ -107,6 +107,7 @@ fn claim(repo: &str, proven: bool, claimed_ns: i64) -> Claim {
         created: 1,
         proven: proven.into(),
         claimed_ns,
+        audience: 0,
     }
 }
 
@@ -136,6 +137,7 @@ fn the_feed_changes_only_where_the_believed_claim_differs() {
         org_repo_name: "a".into(),
         tag_name: "v1.0.0".into(),
         commit_oid: "a".into(),
+        audience: 0,
     };
     assert_eq!(step(None, None), None);
     assert_eq!(step(None, Some(&claim)), Some(Step::Add));
@@ -146,6 +148,11 @@ fn the_feed_changes_only_where_the_believed_claim_differs() {
         ..live.clone()
     };
     assert_eq!(step(Some(&moved), Some(&claim)), Some(Step::Move));
+    let restricted = Live {
+        audience: 1,
+        ..live.clone()
+    };
+    assert_eq!(step(Some(&restricted), Some(&claim)), Some(Step::Replace));
     let elsewhere = Live {
         org_repo_name: "b".into(),
         ..live

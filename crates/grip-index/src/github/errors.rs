@@ -16,6 +16,10 @@ pub(super) fn step(error: &GitHubError) -> SourceError {
             counts,
         },
         NextStep::Retry => SourceError::Transient(ErrorChain(error).to_string()),
+        // Single sign-on, an abuse check or a proxy may deny today what they grant tomorrow.
+        NextStep::GiveUp if matches!(error, GitHubError::AccessDenied { .. }) => {
+            SourceError::Denied(ErrorChain(error).to_string())
+        }
         NextStep::GiveUp => SourceError::Permanent(ErrorChain(error).to_string()),
     }
 }
@@ -23,7 +27,7 @@ pub(super) fn step(error: &GitHubError) -> SourceError {
 /// Of a list of repositories.
 pub(super) fn of_list(error: &GitHubError) -> SourceError {
     match error {
-        GitHubError::NotFound { .. } => SourceError::Permanent(
+        GitHubError::NotFound { .. } => SourceError::Denied(
             "the host knows no such organisation or user: is the name right, and may the token \
              see it?"
                 .to_owned(),
@@ -35,7 +39,9 @@ pub(super) fn of_list(error: &GitHubError) -> SourceError {
 /// Of a question about one commit: nonsense about one says nothing about the others.
 pub(super) fn about_one(error: &GitHubError) -> SourceError {
     match error {
-        GitHubError::Malformed { .. } => SourceError::Permanent(ErrorChain(error).to_string()),
+        GitHubError::Malformed { .. } | GitHubError::AccessDenied { .. } => {
+            SourceError::Permanent(ErrorChain(error).to_string())
+        }
         error => step(error),
     }
 }

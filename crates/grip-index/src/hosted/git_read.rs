@@ -5,7 +5,7 @@ use grip_go::go_mod;
 use grip_types::{ErrorChain, Identifier, Oid, RepoAddr};
 
 use super::digest;
-use crate::{GoMod, SourceError, TagAt, Tags};
+use crate::{GoMod, SourceError, TagAt, TagPage, Tags};
 
 /// Tags whose objects are looked up at a time.
 const BATCH: usize = 10_000;
@@ -39,8 +39,11 @@ pub(super) fn tags(
             commit: target(r),
         }));
     }
-    let etag = Some(now);
-    Ok(Tags::All { tags, etag })
+    Ok(Tags::Page(TagPage {
+        tags,
+        etag: Some(now),
+        ..TagPage::default()
+    }))
 }
 
 fn target(r: &Ref) -> Oid {

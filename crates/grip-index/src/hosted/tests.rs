@@ -69,13 +69,22 @@ impl Node {
     }
 
     async fn tags(&self, name: &str, etag: Option<String>) -> Tags {
-        let tags = self.hosted.tags(name, etag, Occasion::default()).await;
+        let tags = self
+            .hosted
+            .tags(
+                name,
+                TagsQuery {
+                    etag,
+                    ..TagsQuery::default()
+                },
+            )
+            .await;
         tags.unwrap()
     }
 
     async fn all_tags(&self, name: &str) -> (Vec<TagAt>, Option<String>) {
         match self.tags(name, None).await {
-            Tags::All { tags, etag } => (tags, etag),
+            Tags::Page(page) => (page.tags, page.etag),
             other => panic!("{other:?}"),
         }
     }
@@ -134,7 +143,7 @@ async fn tags_are_told_with_their_commits_and_recognised_when_nothing_changed() 
     work.git(["tag", "v1.2.0"]).unwrap();
     node.publish("hello", &work).await;
     let changed = node.tags(&name, etag).await;
-    assert!(matches!(changed, Tags::All { tags, .. } if tags.len() == 3));
+    assert!(matches!(changed, Tags::Page(page) if page.tags.len() == 3));
 }
 
 #[tokio::test]
@@ -197,7 +206,7 @@ async fn what_is_not_served_or_not_ours_is_gone() {
     let repo = node.empty("hello");
     let name = node.hosted.name_of(&repo);
     let tags = async |name: &str| node.tags(name, None).await;
-    assert!(matches!(tags(&name).await, Tags::All { .. }));
+    assert!(matches!(tags(&name).await, Tags::Page(_)));
     node.served.0.lock().clear();
     assert_eq!(tags(&name).await, Tags::Gone);
     for strange in [
@@ -323,7 +332,7 @@ async fn all_repositories_are_listed_page_by_page() {
     loop {
         let listing = node.hosted.list(cursor).await.unwrap();
         assert!(listing.repos.len() <= PAGE);
-        seen.extend(listing.repos);
+        seen.extend(listing.repos.into_iter().map(|repo| repo.name));
         pages += 1;
         cursor = listing.next;
         if cursor.is_none() {

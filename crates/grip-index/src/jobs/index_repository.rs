@@ -6,9 +6,13 @@ use futures_util::future::BoxFuture;
 use grip_go::ModulePath;
 use grip_queue::{Handler, Job, Outcome};
 
-use super::{Context, JobError, PUSHED, tag_reader::TagReader};
+use super::{
+    Context, JobError, PUSHED,
+    tag_list::{TagList, WholeList},
+    tag_reader::TagReader,
+};
 use crate::{
-    Occasion, Source, SourceError, TagAt, Tags, Trust,
+    Audience, Source, SourceError, Trust,
     diff::{self, Differences, Merge, Seen},
     store::{Begun, Changed, Gone, Judged, Publication, TagRow},
 };
@@ -48,45 +52,51 @@ impl IndexRepository {
         };
         let repo = self.repo(&job.key, &begun)?;
         let is_missing = begun.sources.iter().all(|(_, is_missing)| *is_missing);
-        let is_doubted = is_missing || job.payload == PUSHED;
-        if is_doubted && !repo.is_ours(is_missing).await? {
-            return self.remove(job).await;
+        let was_hidden = begun.audience == Audience::Nobody;
+        let is_doubted = is_missing || was_hidden || job.payload == PUSHED;
+        let mut audience = begun.audience;
+        if is_doubted {
+            match repo.audience(is_missing).await? {
+                Some(now) => audience = now,
+                None => return self.remove(job).await,
+            }
         }
-        let occasion = Occasion {
-            job: job.id,
-            asked: job.asked,
-            finished_ms: begun.finished_ms,
-        };
         let policy = repo.policy();
         let is_judged = begun.policy.as_ref() == Some(&policy);
-        let etag = begun.etag.filter(|_| is_judged);
-        let tags = repo.source().tags(&repo.name, etag.clone(), occasion).await;
-        match tags.map_err(|error| repo.job_error(error))? {
-            Tags::Gone => self.remove(job).await,
-            Tags::Unchanged => {
-                let same = Publication {
-                    repo: repo.name.clone(),
-                    etag,
-                    policy,
-                    ..Publication::default()
-                };
-                self.publish(job, &repo, same).await
-            }
-            Tags::All { tags, etag } => {
-                let mut found = self.find_out(&repo, tags, !is_judged).await?;
-                let is_settled =
-                    |changed: &Changed| !matches!(changed.judged, Judged::Unsettled(_));
-                // What is not settled is asked again, even if the tags stay as they are.
-                found.etag = etag.filter(|_| found.changed.iter().all(is_settled));
-                found.policy = policy;
+        let etag = begun.etag.clone().filter(|_| is_judged);
+        let tags = self.0.tag_list(job, &repo, &begun, etag.clone()).await?;
+        let found = match tags {
+            TagList::Gone => return self.remove(job).await,
+            TagList::Unchanged => Publication {
+                repo: repo.name.clone(),
+                etag,
+                ..Publication::default()
+            },
+            TagList::All(list) => {
+                let is_told = list.audience.is_some();
+                audience = list.audience.unwrap_or(audience);
+                let found = self.find_out(&repo, list, !is_judged).await?;
                 // The listing may be old, and what was published cannot be taken back.
                 let is_news = !found.changed.is_empty();
-                if is_news && !is_doubted && !repo.is_ours(false).await? {
-                    return self.remove(job).await;
+                if is_news && !is_doubted && !is_told {
+                    match repo.audience(false).await? {
+                        Some(now) => audience = now,
+                        None => return self.remove(job).await,
+                    }
                 }
-                self.publish(job, &repo, found).await
+                found
             }
+        };
+        // Before anything is published for those who could see it until now.
+        if audience != begun.audience || audience != begun.shown {
+            self.0.store.set_audience(&repo.name, audience).await?;
         }
+        let found = Publication {
+            policy,
+            audience,
+            ..found
+        };
+        self.publish(job, &repo, found).await
     }
 
     fn repo(&self, name: &str, begun: &Begun) -> Result<Repo, JobError> {
@@ -95,8 +105,8 @@ impl IndexRepository {
             .filter_map(|(name, _)| self.0.source(name))
             .collect();
         if sources.is_empty() {
-            let names: Vec<_> = begun.sources.iter().map(|(name, _)| &**name).collect();
-            return Err(JobError::Elsewhere(names.join(" or ")));
+            let (first, _) = &begun.sources[0];
+            return Err(JobError::Elsewhere(first.clone()));
         }
         let mut locations = sources.iter().map(|source| source.location(name));
         Ok(Repo {
@@ -109,15 +119,10 @@ impl IndexRepository {
     async fn find_out(
         &self,
         repo: &Repo,
-        tags: Vec<TagAt>,
+        list: WholeList,
         again: bool,
     ) -> Result<Publication, JobError> {
-        let most = self.0.options.max_tags;
-        if tags.len() > most {
-            let error = SourceError::Permanent(format!("it has more than {most} tags"));
-            return Err(repo.job_error(error));
-        }
-        let seen = diff::sorted(tags);
+        let seen = diff::sorted(list.tags);
         let differences = self.compare(repo, &seen, again).await?;
         let mut found = Publication {
             repo: repo.name.clone(),
@@ -130,9 +135,38 @@ impl IndexRepository {
                 found.add(&seen, *at, kept.as_ref(), judged);
             }
         }
-        found.gone(differences.gone);
+        let missing = differences.gone.len();
+        let gone = self
+            .confirmed(repo, differences.gone, list.is_one_page)
+            .await?;
+        let is_settled = |changed: &Changed| !matches!(changed.judged, Judged::Unsettled(_));
+        // What is not settled is asked again, even if the tags stay as they are.
+        let is_all = gone.len() == missing && found.changed.iter().all(is_settled);
+        found.etag = list.etag.filter(|_| is_all);
+        found.gone(gone);
         found.seen = seen;
         Ok(found)
+    }
+
+    /// Those of the tags that a list lacks which are no more: a page that shifted while the list
+    /// was read may have hidden the others.
+    async fn confirmed(
+        &self,
+        repo: &Repo,
+        missing: Vec<TagRow>,
+        is_one_page: bool,
+    ) -> Result<Vec<TagRow>, JobError> {
+        if is_one_page || missing.is_empty() {
+            return Ok(missing);
+        }
+        let names = missing.iter().map(|row| row.tag_name.clone()).collect();
+        let gone = repo.source().confirm_gone(&repo.name, names).await;
+        let gone: HashSet<String> = gone
+            .map_err(|error| repo.job_error(error))?
+            .into_iter()
+            .collect();
+        let missing = missing.into_iter();
+        Ok(missing.filter(|row| gone.contains(&row.tag_name)).collect())
     }
 
     async fn compare(
@@ -155,10 +189,10 @@ impl IndexRepository {
 
     async fn publish(&self, job: &Job, repo: &Repo, found: Publication) -> Result<(), JobError> {
         let (changed, gone) = (found.changed.len(), found.gone.len());
-        let is_local = repo.source().is_local();
-        let ending = self.0.ending(job, self.0.repo_job(is_local, &repo.name));
+        let ending = self
+            .0
+            .ending(job, self.0.repo_job(repo.source(), &repo.name));
         self.0.store.publish(found, ending).await?;
-        repo.source().finished(&repo.name);
         tracing::debug!(repo = repo.name, changed, gone, "a repository is indexed");
         Ok(())
     }
@@ -180,9 +214,9 @@ impl Repo {
         JobError::Source(self.source().name().to_owned(), error)
     }
 
-    /// Asks whether it is one of its source's: by its name alone where the listing lacks it, and
-    /// otherwise as a listing of now would have it.
-    async fn is_ours(&self, is_missing: bool) -> Result<bool, JobError> {
+    /// Asks whether it is one of its source's, and who may see it: by its name alone where the
+    /// listing lacks it, and otherwise as a listing of now would have it.
+    async fn audience(&self, is_missing: bool) -> Result<Option<Audience>, JobError> {
         let answer = if is_missing {
             self.source().is_there(&self.name).await
         } else {

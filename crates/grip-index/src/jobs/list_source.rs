@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use grip_queue::{Handler, Job, Outcome};
 
 use super::{Context, JobError};
-use crate::{Source, SourceError, store::ListingProgress};
+use crate::{Listed, Source, SourceError, store::ListingProgress};
 
 /// Longest name of a repository that is taken in.
 const MAX_NAME_BYTES: usize = 1_000;
@@ -29,6 +29,7 @@ impl ListSource {
     async fn list(&self, job: &Job) -> Result<(), JobError> {
         let source = self.0.source(&job.key);
         let source = source.ok_or_else(|| JobError::Elsewhere(job.key.clone()))?;
+        self.0.note_sources().await?;
         let mut progress = self.0.store.begin_listing(source.name()).await?;
         loop {
             let page = match source.list(progress.next.clone()).await {
@@ -52,11 +53,11 @@ impl ListSource {
         &self,
         source: &dyn Source,
         progress: &mut ListingProgress,
-        mut repos: Vec<String>,
+        mut repos: Vec<Listed>,
     ) -> Result<(), JobError> {
         repos.sort_unstable();
-        repos.dedup();
-        repos.retain(|repo| is_name(repo));
+        repos.dedup_by(|later, first| later.name == first.name);
+        repos.retain(|repo| is_name(&repo.name));
         progress.found += repos.len() as i64;
         if progress.found > self.0.options.max_repos as i64 {
             let most = self.0.options.max_repos;
@@ -74,8 +75,9 @@ impl ListSource {
     }
 
     fn maker(&self, source: &dyn Source) -> Box<dyn Fn(&str) -> grip_queue::NewJob + Send + Sync> {
-        let (context, is_local) = (Arc::clone(&self.0), source.is_local());
-        Box::new(move |repo| context.repo_job(is_local, repo))
+        let context = Arc::clone(&self.0);
+        let (name, is_local) = (source.name().to_owned(), source.is_local());
+        Box::new(move |repo| context.repo_job_of(&name, is_local, repo))
     }
 
     /// What is wrong for good with a place in a list is not begun with again.

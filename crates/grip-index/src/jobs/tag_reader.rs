@@ -1,6 +1,6 @@
 //! Reading of new and moved tags from a source, each fact once.
 
-use std::{mem, sync::Arc};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use grip_go::{candidates, tag::VersionTag};
 use grip_types::Oid;
@@ -18,6 +18,8 @@ use crate::{
 
 /// Answers that are kept by one statement. So many are lost if the process dies.
 const KEEP_AT_ONCE: usize = 20;
+/// Files that are asked for together.
+const PLACES_AT_ONCE: usize = 100;
 /// Unusable answers in one turn, after which the source is not asked any more.
 const MOST_BAD: usize = 20;
 
@@ -61,6 +63,7 @@ impl<'a> TagReader<'a> {
             let learned = self.store.learned(&self.repo.name, objects, commits);
             self.known = learned.await?;
         }
+        self.prefetch(seen, look).await?;
         let mut judged = Vec::with_capacity(look.len());
         for (at, _) in look {
             let one = self.judge_one(&seen[*at]).await;
@@ -71,6 +74,47 @@ impl<'a> TagReader<'a> {
         }
         self.keep().await?;
         Ok(judged)
+    }
+
+    /// Asks for the files of many tags at once, where the source can.
+    async fn prefetch(
+        &mut self,
+        seen: &[Seen],
+        look: &[(usize, Option<TagRow>)],
+    ) -> Result<(), JobError> {
+        let mut missing = BTreeSet::new();
+        for (at, _) in look {
+            let seen = &seen[*at];
+            let Some(version) = seen.version() else {
+                continue;
+            };
+            let places = candidates(&version);
+            for dir in [Some(places.own), places.major].into_iter().flatten() {
+                let place = (seen.commit.to_hex(), dir);
+                if !self.known.go_mods.contains_key(&place) {
+                    missing.insert((seen.commit, place.1));
+                }
+            }
+        }
+        if missing.len() < 2 {
+            return Ok(());
+        }
+        let repo = self.repo;
+        let missing: Vec<_> = missing.into_iter().collect();
+        for places in missing.chunks(PLACES_AT_ONCE) {
+            let found = repo.source().go_mods(&repo.name, places.to_vec()).await;
+            let found = found.map_err(|error| repo.job_error(error));
+            if found.is_err() {
+                self.keep().await?;
+            }
+            for (commit, dir, found) in found? {
+                let (place, known) = ((commit.to_hex(), dir), Known::of(&found));
+                self.known.go_mods.insert(place.clone(), known.clone());
+                self.fresh.go_mods.insert(place, known);
+            }
+            self.keep().await?;
+        }
+        Ok(())
     }
 
     async fn keep(&mut self) -> Result<(), JobError> {

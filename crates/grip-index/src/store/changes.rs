@@ -5,10 +5,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    Store,
+    Reader, Store,
     rows::{ints, maybe_texts, texts},
     sql::sql,
 };
+use crate::Audience;
 
 /// Changes that are forgotten by one statement.
 const FORGET_AT_ONCE: i64 = 10_000;
@@ -38,6 +39,8 @@ pub struct Change {
     pub commit: String,
     /// The commit it was at before a move.
     pub previous: Option<String>,
+    /// Who may see it.
+    pub audience: Audience,
 }
 
 grip_db::from_row!(Change {
@@ -50,6 +53,7 @@ grip_db::from_row!(Change {
     tag: "tag_name",
     commit: "commit_oid",
     previous: "previous_oid",
+    audience: [i64],
 });
 
 /// A page of changes.
@@ -83,7 +87,7 @@ impl From<String> for Op {
     }
 }
 
-pub(super) fn change_columns(rows: &[Change]) -> [Column; 9] {
+pub(super) fn change_columns(rows: &[Change]) -> [Column; 10] {
     [
         ints(rows, |row| row.at_ns),
         texts(rows, |row| row.op.as_str()),
@@ -94,19 +98,29 @@ pub(super) fn change_columns(rows: &[Change]) -> [Column; 9] {
         texts(rows, |row| &row.tag),
         texts(rows, |row| &row.commit),
         maybe_texts(rows, |row| row.previous.as_deref()),
+        ints(rows, |row| row.audience.number()),
     ]
 }
 
 impl Store {
     /// The changes after a timestamp.
-    pub(crate) async fn changes(&self, after_ns: i64, limit: usize) -> Result<Changes, DbError> {
+    pub(crate) async fn changes(
+        &self,
+        after_ns: i64,
+        limit: usize,
+        reader: Reader,
+    ) -> Result<Changes, DbError> {
+        let statement = match reader {
+            Reader::Anybody => &sql::CHANGES_PUBLIC,
+            Reader::All => &sql::CHANGES,
+        };
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let (changes, (up_to_ns,)): (Vec<Change>, (i64,)) = self
             .db
             .read(move |mut db| {
                 Box::pin(async move {
                     let asked = [after_ns.into(), limit.into()];
-                    let rows = db.fetch_all(&sql::CHANGES, &asked).await?;
+                    let rows = db.fetch_all(statement, &asked).await?;
                     // Read afterwards: what was forgotten in between is noticed.
                     let forgotten = db.fetch_one(&sql::FORGOTTEN, &[]).await?;
                     Ok((rows, forgotten))

@@ -2,8 +2,11 @@
 
 use grip_db::{DbError, Statement, Value};
 
-use super::{Store, sql::sql};
-use crate::feed::{Clock, FeedQuery, Page};
+use super::{Reader, Store, sql::sql};
+use crate::{
+    Audience,
+    feed::{Clock, FeedQuery, Page},
+};
 
 /// Below how many versions those of a path are found by path and then put in order.
 const FEW: i64 = 50_000;
@@ -31,6 +34,8 @@ pub struct VersionAt {
     pub repo: String,
     pub tag: String,
     pub commit: String,
+    /// Who may see it.
+    pub audience: Audience,
 }
 
 grip_db::from_row!(VersionAt {
@@ -41,6 +46,7 @@ grip_db::from_row!(VersionAt {
     repo: "org_repo_name",
     tag: "tag_name",
     commit: "commit_oid",
+    audience: [i64],
 });
 
 impl Store {
@@ -91,20 +97,22 @@ impl Store {
         let rest = [Value::from(since), Value::from(limit)];
         match &query.path {
             None => {
-                let statement = match query.clock {
-                    Clock::Seen => &sql::SEEN,
-                    Clock::Created => &sql::CREATED,
+                let statement = match (query.clock, query.reader) {
+                    (Clock::Seen, Reader::All) => &sql::SEEN,
+                    (Clock::Seen, Reader::Anybody) => &sql::SEEN_PUBLIC,
+                    (Clock::Created, Reader::All) => &sql::CREATED,
+                    (Clock::Created, Reader::Anybody) => &sql::CREATED_PUBLIC,
                 };
                 self.page(statement, rest.to_vec()).await
             }
-            Some(path) => self.feed_below(path, query.clock, rest).await,
+            Some(path) => self.feed_below(path, query, rest).await,
         }
     }
 
     async fn feed_below(
         &self,
         path: &str,
-        clock: Clock,
+        query: &FeedQuery,
         rest: [Value; 2],
     ) -> Result<Option<Page>, DbError> {
         let path = path.trim_end_matches('/');
@@ -116,11 +124,15 @@ impl Store {
         ];
         let asked = [&below[..], &[FEW.into()]].concat();
         let (count,): (i64,) = self.db.fetch_one(&sql::COUNT_BELOW, &asked).await?;
-        let statement = match (count < FEW, clock) {
-            (true, Clock::Seen) => &sql::FEW_SEEN,
-            (true, Clock::Created) => &sql::FEW_CREATED,
-            (false, Clock::Seen) => &sql::MANY_SEEN,
-            (false, Clock::Created) => &sql::MANY_CREATED,
+        let statement = match (count < FEW, query.clock, query.reader) {
+            (true, Clock::Seen, Reader::All) => &sql::FEW_SEEN,
+            (true, Clock::Seen, Reader::Anybody) => &sql::FEW_SEEN_PUBLIC,
+            (true, Clock::Created, Reader::All) => &sql::FEW_CREATED,
+            (true, Clock::Created, Reader::Anybody) => &sql::FEW_CREATED_PUBLIC,
+            (false, Clock::Seen, Reader::All) => &sql::MANY_SEEN,
+            (false, Clock::Seen, Reader::Anybody) => &sql::MANY_SEEN_PUBLIC,
+            (false, Clock::Created, Reader::All) => &sql::MANY_CREATED,
+            (false, Clock::Created, Reader::Anybody) => &sql::MANY_CREATED_PUBLIC,
         };
         self.page(statement, [&below[..], &rest].concat()).await
     }

@@ -101,6 +101,11 @@ impl FeedUpdate {
         Ok(())
     }
 
+    fn next_ns(&mut self) -> i64 {
+        self.last_ns += APART_NS;
+        self.last_ns
+    }
+
     fn decide(&mut self, pairs: &[(String, String)], claims: &[Claim], live: Vec<Live>) -> Effects {
         let mut claimed = HashMap::<_, Vec<&Claim>>::new();
         for claim in claims {
@@ -124,9 +129,18 @@ impl FeedUpdate {
         let Some(step) = claim_rules::step(live.as_ref(), best) else {
             return;
         };
-        self.last_ns += APART_NS;
-        let at_ns = self.last_ns;
+        let at_ns = self.next_ns();
         match (step, live, best) {
+            (Step::Replace, Some(live), Some(best)) => {
+                effects.removed.push(live.first_seen_ns);
+                effects
+                    .changes
+                    .push(change(Op::Removed, at_ns, &live, None));
+                let at_ns = self.next_ns();
+                let live = version(best, at_ns);
+                effects.changes.push(change(Op::Added, at_ns, &live, None));
+                effects.added.push(live);
+            }
             (Step::Add, _, Some(best)) => {
                 self.more += 1;
                 let live = version(best, at_ns);
@@ -160,6 +174,7 @@ fn version(claim: &Claim, first_seen_ns: i64) -> Live {
         org_repo_name: claim.org_repo_name.clone(),
         tag_name: claim.tag_name.clone(),
         commit_oid: claim.commit_oid.clone(),
+        audience: claim.audience,
     }
 }
 
@@ -174,6 +189,7 @@ fn change(op: Op, at_ns: i64, live: &Live, previous: Option<String>) -> Change {
         tag: live.tag_name.clone(),
         commit: live.commit_oid.clone(),
         previous,
+        audience: live.audience.into(),
     }
 }
 
@@ -199,7 +215,7 @@ impl Effects {
     }
 }
 
-fn version_columns(rows: &[Live]) -> [Column; 7] {
+fn version_columns(rows: &[Live]) -> [Column; 8] {
     [
         ints(rows, |row| row.first_seen_ns),
         texts(rows, |row| &row.path),
@@ -208,5 +224,6 @@ fn version_columns(rows: &[Live]) -> [Column; 7] {
         texts(rows, |row| &row.org_repo_name),
         texts(rows, |row| &row.tag_name),
         texts(rows, |row| &row.commit_oid),
+        ints(rows, |row| row.audience),
     ]
 }

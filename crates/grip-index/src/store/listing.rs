@@ -4,6 +4,7 @@ use grip_db::{Connection, DbError};
 use grip_queue::{NewJob, Queue, State};
 
 use super::{Store, publish::Ending, sql::sql};
+use crate::{Audience, Listed};
 
 /// Repositories in one statement.
 const AT_ONCE: i64 = 1_000;
@@ -39,9 +40,13 @@ impl Store {
                 Box::pin(async move {
                     let named = [source.into()];
                     let is_new = db.execute(&sql::ADD_SOURCE, &named).await? == 1;
+                    // What was hidden when it left comes back with its listing.
+                    let left: Option<(Option<i64>,)> =
+                        db.fetch_optional(&sql::HAS_LEFT, &named).await?;
+                    let has_left = left.is_some_and(|(at,)| at.is_some());
                     let period = job.period.unwrap_or_default().as_millis();
                     let later = now.saturating_add(i64::try_from(period).unwrap_or(i64::MAX));
-                    let job = if is_new || is_dead {
+                    let job = if is_new || is_dead || has_left {
                         job.revive()
                     } else {
                         job.due_ms(later)
@@ -72,15 +77,21 @@ impl Store {
     }
 
     /// Keeps a page: repositories that are new here get a job, and so do those that have lost
-    /// theirs; the others keep it as it is. Says how many got one.
+    /// theirs or have another audience; the others keep it as it is. Says how many got one.
     pub(crate) async fn page_listed(
         &self,
         queue: Queue,
         source: &str,
         progress: &ListingProgress,
-        repos: Vec<String>,
+        listed: Vec<Listed>,
         make: MakeJob,
     ) -> Result<usize, DbError> {
+        let repos: Vec<String> = listed.iter().map(|repo| repo.name.clone()).collect();
+        let of = |audience: Audience| -> Vec<String> {
+            let of = listed.iter().filter(|repo| repo.audience == audience);
+            of.map(|repo| repo.name.clone()).collect()
+        };
+        let audiences = [Audience::Anybody, Audience::Readers].map(|it| (it, of(it)));
         let (source, listing) = (source.to_owned(), progress.listings + 1);
         let (next, count) = (progress.next.clone(), repos.len() as i64);
         self.db
@@ -92,6 +103,12 @@ impl Store {
                     // Another source may judge a known one otherwise.
                     new.extend(db.fetch_all(&sql::ADD_MEMBERS, &members).await?);
                     db.execute(&sql::SEE_MEMBERS, &members).await?;
+                    for (audience, repos) in audiences {
+                        if !repos.is_empty() {
+                            let values = [repos.into(), audience.number().into()];
+                            new.extend(db.fetch_all(&sql::SET_AUDIENCES, &values).await?);
+                        }
+                    }
                     let mut new: Vec<String> = new.into_iter().map(|(repo,)| repo).collect();
                     if let Some(first) = repos.first() {
                         let kind = make(first).kind;
@@ -143,20 +160,27 @@ impl Store {
             .await
     }
 
-    /// Adds repositories that were named apart from a listing, and asks for their turns.
+    /// Adds repositories that were named apart from a listing, and asks for their turns. Who may see
+    /// those that are new is `at_first`, until their turn tells.
     pub(crate) async fn name_repos(
         &self,
         queue: Queue,
         source: &str,
         repos: Vec<String>,
         jobs: Vec<NewJob>,
+        at_first: Audience,
     ) -> Result<(), DbError> {
         let source = source.to_owned();
         self.db
             .write(move |mut db| {
                 Box::pin(async move {
                     let named = [repos.clone().into()];
-                    let _: Vec<(String,)> = db.fetch_all(&sql::ADD_REPOS, &named).await?;
+                    let new: Vec<(String,)> = db.fetch_all(&sql::ADD_REPOS, &named).await?;
+                    if at_first != Audience::Anybody && !new.is_empty() {
+                        let new: Vec<String> = new.into_iter().map(|(repo,)| repo).collect();
+                        let values = [new.into(), at_first.number().into()];
+                        let _: Vec<(String,)> = db.fetch_all(&sql::SET_AUDIENCES, &values).await?;
+                    }
                     let members = [repos.into(), source.into()];
                     db.execute(&sql::NAME_MEMBERS, &members).await?;
                     queue.enqueue_in(&mut db, jobs).await?;

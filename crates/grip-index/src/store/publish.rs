@@ -10,7 +10,7 @@ use grip_db::{Connection, DbError};
 use grip_queue::{Finished, Lease, NewJob, Queue};
 
 use super::{Store, TagRow, sql::sql, tag_batch::TagBatch};
-use crate::diff::Seen;
+use crate::{Audience, diff::Seen};
 
 /// Tags in one statement and in one transaction: some hundred kilobytes.
 pub(super) const AT_ONCE: usize = 2_000;
@@ -38,6 +38,7 @@ pub(crate) struct Publication {
     pub(crate) repo: String,
     pub(crate) etag: Option<String>,
     pub(crate) policy: String,
+    pub(crate) audience: Audience,
     /// The tags as they are, and what has changed about them.
     pub(crate) seen: Vec<Seen>,
     pub(crate) changed: Vec<Changed>,
@@ -214,6 +215,9 @@ async fn end_turn(db: &mut Connection<'_>, now: i64, batch: &TagBatch) -> Result
         claims.into(),
     ];
     db.execute(&sql::END_REPO, &end).await?;
+    let named = [whole.repo.clone().into()];
+    db.execute(&sql::DROP_TAG_LIST, &named).await?;
+    db.execute(&sql::DROP_LISTED_TAGS, &named).await?;
     Ok(())
 }
 

@@ -32,6 +32,8 @@ impl Store {
                     forget_unused(&mut db, &repo).await?;
                     let named = [repo.clone().into()];
                     db.execute(&sql::DROP_MEMBERS, &named).await?;
+                    db.execute(&sql::DROP_TAG_LIST, &named).await?;
+                    db.execute(&sql::DROP_LISTED_TAGS, &named).await?;
                     if db.execute(&sql::FORGET_REPO, &named).await? == 0 {
                         let gone = [repo.into(), now.into()];
                         db.execute(&sql::REPO_GONE, &gone).await?;
@@ -44,7 +46,12 @@ impl Store {
     }
 }
 
-async fn drop_tags(db: &mut Connection<'_>, now: i64, repo: &str) -> Result<bool, DbError> {
+/// Says whether there are more.
+pub(super) async fn drop_tags(
+    db: &mut Connection<'_>,
+    now: i64,
+    repo: &str,
+) -> Result<bool, DbError> {
     type Claimed = (Option<String>, Option<String>);
     let feed = FeedUpdate::lock(db, now).await?;
     let some = [repo.into(), (AT_ONCE as i64).into()];
@@ -64,7 +71,7 @@ async fn drop_tags(db: &mut Connection<'_>, now: i64, repo: &str) -> Result<bool
 }
 
 /// Who removes claims nothing.
-struct NoClaims;
+pub(super) struct NoClaims;
 
 impl Fresh for NoClaims {
     fn claim(&self, _: usize, _: i64) -> Claim {

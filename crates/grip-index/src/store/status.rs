@@ -8,7 +8,8 @@ use grip_db::DbError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Store, sql::sql};
+use super::{Reader, Store, sql::sql};
+use crate::Audience;
 
 /// How the index is. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -43,6 +44,8 @@ pub struct SourceStatus {
     pub listings: i64,
     /// Repositories found by a listing that is under way or was interrupted.
     pub found_so_far: Option<i64>,
+    /// Since when it is known that no instance has it in its settings.
+    pub left_ms: Option<i64>,
 }
 
 /// How a repository is.
@@ -56,6 +59,8 @@ pub struct RepoFacts {
     pub tags: i64,
     /// Tags that claim a version.
     pub claims: i64,
+    /// Who may see it.
+    pub audience: Audience,
 }
 
 grip_db::from_row!(RepoFacts {
@@ -65,6 +70,7 @@ grip_db::from_row!(RepoFacts {
     gone_ms: "gone_at",
     tags,
     claims,
+    audience: [i64],
 });
 
 /// How a tag is.
@@ -88,6 +94,7 @@ struct SourceRow {
     listings: i64,
     next_page: Option<String>,
     found: i64,
+    left_at: Option<i64>,
 }
 
 grip_db::from_row!(SourceRow {
@@ -97,6 +104,7 @@ grip_db::from_row!(SourceRow {
     listings,
     next_page,
     found,
+    left_at,
 });
 
 impl Store {
@@ -124,6 +132,7 @@ impl Store {
             finished_ms: row.indexing_finished,
             listings: row.listings,
             found_so_far: row.next_page.map(|_| row.found),
+            left_ms: row.left_at,
         };
         let (all, gone, indexed, tags, claims) = counts;
         Ok(Status {
@@ -138,9 +147,18 @@ impl Store {
         })
     }
 
-    pub(crate) async fn repos(&self, after: &str, limit: usize) -> Result<Vec<RepoFacts>, DbError> {
+    pub(crate) async fn repos(
+        &self,
+        after: &str,
+        limit: usize,
+        reader: Reader,
+    ) -> Result<Vec<RepoFacts>, DbError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let asked = [kept_part(after).into(), limit.into()];
+        let asked = [
+            kept_part(after).into(),
+            limit.into(),
+            reader.widest().into(),
+        ];
         self.db.fetch_all(&sql::REPOS, &asked).await
     }
 

@@ -132,6 +132,7 @@ impl Fresh for TagBatch {
             created: row.created.unwrap_or_default(),
             proven: row.proven,
             claimed_ns,
+            audience: self.whole.audience.number(),
         }
     }
 }

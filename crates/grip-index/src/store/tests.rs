@@ -8,7 +8,7 @@ use super::{
     tag_batch::TagBatch,
 };
 use crate::{
-    FeedQuery, TagAt,
+    Audience, FeedQuery, TagAt,
     diff::{self, Seen},
     testing,
 };
@@ -229,7 +229,8 @@ grip_db::on_both_engines! {
         let job = NewJob::new("test", "a").every(Duration::from_secs(60));
         let listing = NewJob::new("list", "here");
         store.add_source(queue.clone(), "here", listing).await.unwrap();
-        let named = store.name_repos(queue.clone(), "here", vec!["a".into()], vec![job]);
+        let anybody = Audience::Anybody;
+        let named = store.name_repos(queue.clone(), "here", vec!["a".into()], vec![job], anybody);
         named.await.unwrap();
         let removed = store.remove_repo("a", ending).await;
         assert!(matches!(removed, Err(DbError::Aborted)), "{removed:?}");

@@ -143,11 +143,12 @@ async fn a_source_that_is_configured_elsewhere_is_left_to_those_who_have_it() {
     let running = Running::settled(test.db(), &[&ours]).await;
     let two = theirs.full("two");
     assert!(running.queue.retry("index-repo", &two).await.unwrap());
-    running.settle().await;
+    running.turn_alone(&ours, "one").await;
     let job = running.job(&two).await;
-    assert_eq!((job.state, job.attempts), (State::Waiting, 0));
-    let reason = job.last_error.unwrap();
-    assert!(reason.contains("fake.example/orgs/other"), "{reason}");
+    assert_eq!(
+        (job.state, job.attempts, job.last_error),
+        (State::Due, 0, None)
+    );
     assert_eq!(running.feed().await.len(), 2, "its versions stay");
     let status = running.index.status().await.unwrap();
     let configured: Vec<_> = status.sources.iter().map(|s| s.is_configured).collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use grip_db::TestDatabase;
-use grip_index::{Changes, Clock, FeedQuery, Options};
+use grip_index::{Changes, Clock, FeedQuery, Options, Reader};
 
 use crate::support::{FakeSource, Running};
 
@@ -84,7 +84,7 @@ grip_db::on_both_engines! {
         running.settle().await;
         let stamp = running.index.stamp().await.unwrap();
         running.list(&source).await;
-        let changes = running.index.changes(0, 10).await.unwrap();
+        let changes = running.index.changes(0, 10, Reader::All).await.unwrap();
         assert_eq!(changes, Changes::Forgotten { up_to_ns: stamp });
         assert!(running.changes(stamp).await.is_empty());
         assert_eq!(running.feed().await.len(), 1, "the feed itself stays");

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use grip_db::{Db, TestDatabase};
 use grip_egress::Egress;
 use grip_github::{GitHub, Login, Owner, Token};
-use grip_index::{GitHubOptions, GitHubSource, Options, Source};
+use grip_index::{GitHubOptions, GitHubSource, Options, PrivateRepos, Reader, Source};
 use grip_limits::Throttle;
 use grip_queue::{JobFacts, State};
 use grip_testkit::{
@@ -20,7 +20,7 @@ use crate::support::Running;
 
 const TOKENS: [&str; 2] = ["first-token", "second-token"];
 
-async fn host(limits: Limits) -> FakeGitHub {
+pub async fn host(limits: Limits) -> FakeGitHub {
     let setup = Setup {
         tokens: TOKENS.map(String::from).to_vec(),
         base: String::new(),
@@ -53,17 +53,25 @@ fn gateway(host: &FakeGitHub, in_flight: u32) -> GitHub {
     GitHub::new(options, egress).unwrap()
 }
 
-fn source(host: &FakeGitHub, owner: Owner, options: GitHubOptions) -> Arc<dyn Source> {
+pub fn source(host: &FakeGitHub, owner: Owner, options: GitHubOptions) -> Arc<dyn Source> {
     let github = gateway(host, 6);
     Arc::new(GitHubSource::new(github, "github.com", owner, options))
 }
 
 fn org(host: &FakeGitHub) -> Arc<dyn Source> {
     let owner = Owner::Org(Login::parse("acme").unwrap());
-    source(host, owner, GitHubOptions::default())
+    source(host, owner, rest())
 }
 
-fn options() -> Options {
+/// Without GraphQL, as a host is read that does not answer it.
+pub fn rest() -> GitHubOptions {
+    GitHubOptions {
+        graphql: false,
+        ..GitHubOptions::default()
+    }
+}
+
+pub fn options() -> Options {
     Options {
         workers: 5,
         spacing: Duration::from_millis(1),
@@ -84,17 +92,17 @@ async fn settled(test: &TestDatabase, host: &FakeGitHub) -> Running {
 }
 
 /// Tells of a push, and waits for what follows.
-async fn push(running: &Running, repo: &str) {
+pub async fn push(running: &Running, repo: &str) {
     let pushed = running.index.source_push("github.com", "acme", repo);
     assert!(pushed.await.unwrap());
     running.settle().await;
 }
 
 /// The kind and the key of the job that lists the organisation.
-const LIST: (&str, &str) = ("index-list", "github.com/orgs/acme");
+pub const LIST: (&str, &str) = ("index-list", "github.com/orgs/acme");
 
 /// Has a job done now, and waits for what follows.
-async fn retry(running: &Running, (kind, key): (&str, &str)) {
+pub async fn retry(running: &Running, (kind, key): (&str, &str)) {
     assert!(running.queue.retry(kind, key).await.unwrap());
     running.settle().await;
 }
@@ -105,7 +113,7 @@ const RESERVED: u32 = 2;
 const STALLED: Duration = Duration::from_secs(45);
 
 /// Waits until so many repositories have had a turn.
-async fn indexed(running: &Running, count: i64) {
+pub async fn indexed(running: &Running, count: i64) {
     let (mut before, mut since) = (-1, Instant::now());
     loop {
         let now = running.index.status().await.unwrap().repos_indexed;
@@ -221,7 +229,11 @@ async fn finished(running: &Running) -> std::collections::BTreeSet<String> {
     let mut finished = std::collections::BTreeSet::new();
     let mut after = String::new();
     loop {
-        let page = running.index.repos(&after, 1_000).await.unwrap();
+        let page = running
+            .index
+            .repos(&after, 1_000, Reader::All)
+            .await
+            .unwrap();
         let Some(last) = page.last() else {
             return finished;
         };
@@ -252,7 +264,7 @@ async fn one() -> (TestDatabase, FakeGitHub) {
     (TestDatabase::sqlite().await, host)
 }
 
-async fn reason(running: &Running, kind: &str, key: &str) -> JobFacts {
+pub async fn reason(running: &Running, kind: &str, key: &str) -> JobFacts {
     until("there is a reason", || async {
         let job = running.queue.find(kind, key).await.unwrap();
         let has_ended = |job: &JobFacts| {
@@ -432,17 +444,15 @@ async fn what_the_law_forbids_to_show_leaves_the_feed_when_the_list_lacks_it() {
 
 #[tokio::test]
 async fn private_repositories_stay_out_unless_they_are_wanted() {
-    for (include_private, expected) in [(false, 1), (true, 2)] {
+    for (private, expected) in [(PrivateRepos::None, 1), (PrivateRepos::All, 2)] {
         let (test, host) = one().await;
         let mut secret = Repo::new("acme/secret");
         secret.private = true;
         host.add_repo(secret);
         host.add_tag("acme/secret", "v1.0.0");
         let owner = Owner::Org(Login::parse("acme").unwrap());
-        let options = GitHubOptions {
-            include_private,
-            ..GitHubOptions::default()
-        };
+        let include_private = private == PrivateRepos::All;
+        let options = GitHubOptions { private, ..rest() };
         let running = start(test.db(), source(&host, owner, options)).await;
         running.settle().await;
         assert_eq!(running.feed().await.len(), expected);
@@ -464,7 +474,7 @@ async fn the_name_of_a_private_repository_is_kept_by_nobody() {
     host.add_tag("acme/secret", "v1.0.0");
     let running = settled(&test, &host).await;
     let names = || async {
-        let repos = running.index.repos("", 10).await.unwrap();
+        let repos = running.index.repos("", 10, Reader::All).await.unwrap();
         repos.into_iter().map(|repo| repo.name).collect::<Vec<_>>()
     };
     let covered = running.index.private_push("github.com", "acme", "secret");
@@ -513,7 +523,7 @@ async fn a_whole_host_is_listed_and_believed_only_about_its_own_paths() {
     }
     host.put_file("owner-7/repo", "go.mod", "module go.example/vanity\n");
     host.add_tag("owner-7/repo", "v1.0.0");
-    let everything = source(&host, Owner::Everything, GitHubOptions::default());
+    let everything = source(&host, Owner::Everything, rest());
     let running = start(test.db(), everything).await;
     indexed(&running, 251).await;
     assert_eq!(running.feed().await, ["github.com/acme/one@v1.0.0"]);

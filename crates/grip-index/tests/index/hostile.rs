@@ -1,5 +1,7 @@
 //! Tags and files that were made to do harm.
 
+use grip_index::Reader;
+
 use crate::support::{FakeSource, Running};
 
 grip_db::on_both_engines! {
@@ -65,7 +67,7 @@ grip_db::on_both_engines! {
             source.add(repo);
         }
         let running = Running::settled(test.db(), &[&source]).await;
-        let repos = running.index.repos("", 10).await.unwrap();
+        let repos = running.index.repos("", 10, Reader::All).await.unwrap();
         let names: Vec<_> = repos.iter().map(|repo| &*repo.name).collect();
         assert_eq!(names, ["fake.example/acme/good"]);
     }

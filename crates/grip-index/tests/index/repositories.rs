@@ -1,7 +1,7 @@
 //! One repository's turn.
 
 use grip_db::TestDatabase;
-use grip_index::{Options, SourceError};
+use grip_index::{Options, Reader, SourceError};
 use grip_queue::State;
 
 use crate::support::{FakeSource, Running, reopened};
@@ -34,7 +34,7 @@ grip_db::on_both_engines! {
         let source = FakeSource::new("acme");
         source.add("empty");
         let running = Running::settled(test.db(), &[&source]).await;
-        let repos = running.index.repos("", 10).await.unwrap();
+        let repos = running.index.repos("", 10, Reader::All).await.unwrap();
         assert!(repos[0].finished_ms.is_some());
         assert_eq!(running.job(&source.full("empty")).await.state, State::Waiting);
     }
@@ -121,11 +121,11 @@ grip_db::on_both_engines! {
         let source = FakeSource::one(&[("v1.0.0", 1)]);
         source.use_etags();
         let running = Running::settled(test.db(), &[&source]).await;
-        let before = running.index.repos("", 1).await.unwrap()[0].clone();
+        let before = running.index.repos("", 1, Reader::All).await.unwrap()[0].clone();
         source.calls();
         running.turn(&source, "one").await;
         assert_eq!(source.calls(), ["tags fake.example/acme/one"]);
-        let after = running.index.repos("", 1).await.unwrap()[0].clone();
+        let after = running.index.repos("", 1, Reader::All).await.unwrap()[0].clone();
         assert!(after.finished_ms > before.finished_ms);
         assert_eq!((after.tags, after.claims), (1, 1));
     }
@@ -157,7 +157,7 @@ grip_db::on_both_engines! {
         running.turn(&source, "one").await;
         assert_eq!(running.change_lines(before).await, ["removed fake.example/acme/one@v1.0.0 1"]);
         assert!(running.feed().await.is_empty());
-        let repos = running.index.repos("", 10).await.unwrap();
+        let repos = running.index.repos("", 10, Reader::All).await.unwrap();
         assert!(repos[0].gone_ms.is_some());
         let status = running.index.status().await.unwrap();
         assert_eq!((status.repos, status.repos_gone, status.versions), (0, 1, 0));
@@ -199,7 +199,7 @@ grip_db::on_both_engines! {
         let tags = |repo: &'static str, after: &'static str| index.tags(repo, after, 10);
         assert!(tags("\0", "").await.unwrap().is_empty());
         assert_eq!(tags("fake.example/acme/a", "v\0").await.unwrap().len(), 1);
-        let repos = index.repos("fake.example/acme/a\0z", 10).await.unwrap();
+        let repos = index.repos("fake.example/acme/a\0z", 10, Reader::All).await.unwrap();
         let names: Vec<_> = repos.iter().map(|repo| repo.name.as_str()).collect();
         assert_eq!(names, ["fake.example/acme/ab", "fake.example/acme/b"]);
     }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use grip_db::{Db, TestDatabase};
 use grip_go::ModulePath;
 use grip_index::{
-    Change, Changes, FeedQuery, GoMod, Index, Listing, Occasion, Options, Parts, Source,
-    SourceError, SourceFuture, TagAt, TagFacts, Tags, Trust,
+    Audience, Change, Changes, FeedQuery, GoMod, Index, Listed, Listing, Options, Parts, Reader,
+    Source, SourceError, SourceFuture, TagAt, TagFacts, TagPage, Tags, TagsQuery, Trust,
 };
 use grip_queue::{Backoff, Filter, JobFacts, Queue, State};
 use grip_tasks::TaskGroup;
@@ -33,6 +33,7 @@ struct World {
     repos: BTreeMap<String, BTreeMap<String, u32>>,
     go_mods: BTreeMap<(String, String), Bytes>,
     unlisted: BTreeSet<String>,
+    restricted: BTreeSet<String>,
     faults: BTreeMap<String, VecDeque<SourceError>>,
     calls: Vec<String>,
     page: usize,
@@ -127,6 +128,24 @@ impl FakeSource {
         self.world.lock().unlisted.insert(self.full(repo));
     }
 
+    /// Makes a repository one that not everybody may see, or one that everybody may.
+    pub fn restrict(&self, repo: &str, is_restricted: bool) {
+        let (full, mut world) = (self.full(repo), self.world.lock());
+        if is_restricted {
+            world.restricted.insert(full);
+        } else {
+            world.restricted.remove(&full);
+        }
+    }
+
+    fn audience(world: &World, repo: &str) -> Audience {
+        if world.restricted.contains(repo) {
+            Audience::Readers
+        } else {
+            Audience::Anybody
+        }
+    }
+
     /// The next calls that begin so fail, one after the other.
     pub fn fail(&self, call: &str, errors: impl IntoIterator<Item = SourceError>) {
         let mut world = self.world.lock();
@@ -173,7 +192,14 @@ impl FakeSource {
         let repos: Vec<_> = listed.take(world.page).cloned().collect();
         let is_full = repos.len() == world.page;
         let next = repos.last().filter(|_| is_full).cloned();
-        Ok(Listing { repos, next })
+        let listed = repos.into_iter().map(|name| Listed {
+            audience: Self::audience(&world, &name),
+            name,
+        });
+        Ok(Listing {
+            repos: listed.collect(),
+            next,
+        })
     }
 
     fn all_tags(&self, repo: &str, etag: Option<&str>) -> Result<Tags, SourceError> {
@@ -193,10 +219,11 @@ impl FakeSource {
             object: oid(*commit),
             commit: oid(*commit),
         };
-        Ok(Tags::All {
+        Ok(Tags::Page(TagPage {
             tags: tags.iter().map(tag).collect(),
             etag: now,
-        })
+            ..TagPage::default()
+        }))
     }
 
     fn file(&self, repo: &str, commit: &Oid, dir: &str) -> Result<GoMod, SourceError> {
@@ -224,20 +251,21 @@ impl Source for FakeSource {
         Box::pin(async move { self.page(cursor) })
     }
 
-    fn tags<'a>(
-        &'a self,
-        repo: &'a str,
-        etag: Option<String>,
-        _: Occasion,
-    ) -> SourceFuture<'a, Tags> {
-        Box::pin(async move { self.all_tags(repo, etag.as_deref()) })
+    fn tags<'a>(&'a self, repo: &'a str, query: TagsQuery) -> SourceFuture<'a, Tags> {
+        Box::pin(async move { self.all_tags(repo, query.etag.as_deref()) })
     }
 
-    fn is_there<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, bool> {
+    fn is_there<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, Option<Audience>> {
         Box::pin(async move {
             self.called(format!("is there {repo}"))?;
-            Ok(self.world.lock().repos.contains_key(repo))
+            let world = self.world.lock();
+            let is_there = world.repos.contains_key(repo);
+            Ok(is_there.then(|| Self::audience(&world, repo)))
         })
+    }
+
+    fn admits<'a>(&'a self, repo: &'a str) -> SourceFuture<'a, Option<Audience>> {
+        Box::pin(async move { Ok(Some(Self::audience(&self.world.lock(), repo))) })
     }
 
     fn created<'a>(&'a self, repo: &'a str, tag: &'a TagAt) -> SourceFuture<'a, i64> {
@@ -353,6 +381,20 @@ impl Running {
         self.settle().await;
     }
 
+    /// The same where others have work that this one cannot do: waits for this repository alone.
+    pub async fn turn_alone(&self, source: &FakeSource, repo: &str) {
+        let pushed = self.index.source_push(HOST, &source.owner, repo).await;
+        assert!(pushed.unwrap(), "{repo} is of {}", source.name);
+        let full = source.full(repo);
+        let waiting = async {
+            while self.job(&full).await.state != State::Waiting {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+        waited.expect("sooner or later it has had its turn");
+    }
+
     /// Has a source listed again, and waits for what follows.
     pub async fn list(&self, source: &FakeSource) {
         assert!(self.queue.retry("index-list", &source.name).await.unwrap());
@@ -364,10 +406,17 @@ impl Running {
         job.expect("the repository has a job")
     }
 
-    /// The whole feed as `path@version`.
+    /// The whole feed as `path@version`, as readers of restricted repositories see it.
     pub async fn feed(&self) -> Vec<String> {
+        self.feed_for(Reader::All).await
+    }
+
+    pub async fn feed_for(&self, reader: Reader) -> Vec<String> {
         let mut all = Vec::new();
-        let mut query = FeedQuery::default();
+        let mut query = FeedQuery {
+            reader,
+            ..FeedQuery::default()
+        };
         loop {
             let page = self.index.feed(&query).await.unwrap();
             let is_last = page.entries.len() < FeedQuery::MOST;
@@ -382,7 +431,11 @@ impl Running {
     }
 
     pub async fn changes(&self, after_ns: i64) -> Vec<Change> {
-        match self.index.changes(after_ns, 2_000).await.unwrap() {
+        self.changes_for(after_ns, Reader::All).await
+    }
+
+    pub async fn changes_for(&self, after_ns: i64, reader: Reader) -> Vec<Change> {
+        match self.index.changes(after_ns, 2_000, reader).await.unwrap() {
             Changes::Page(changes) => changes,
             other => panic!("no page: {other:?}"),
         }

@@ -15,7 +15,7 @@ use futures_util::StreamExt as _;
 use grip_db::TestDatabase;
 use grip_git::{Options as GitOptions, Repositories};
 use grip_index::{
-    Index, Occasion, Source as _, Tags,
+    Index, Source as _, Tags, TagsQuery,
     hosted::{Claim, Hosted, ModulePaths, Parts},
     proxy::{Answer, Options, Proxy, ProxyError, Request},
 };
@@ -169,15 +169,14 @@ impl World {
     /// Has the index look at a repository, and waits until it knows all of its tags.
     pub async fn index(&self, repo: &RepoAddr) {
         let name = self.hosted.name_of(repo);
-        let tags = self
-            .hosted
-            .tags(&name, None, Occasion::default())
-            .await
-            .unwrap();
-        let Tags::All { tags, .. } = tags else {
+        let tags = self.hosted.tags(&name, TagsQuery::default()).await.unwrap();
+        let Tags::Page(page) = tags else {
             panic!("{tags:?}");
         };
-        let tags = tags.into_iter().map(|tag| (tag.name, tag.commit.to_hex()));
+        let tags = page
+            .tags
+            .into_iter()
+            .map(|tag| (tag.name, tag.commit.to_hex()));
         let expected: BTreeSet<(String, String)> = tags.collect();
         self.index.repo_changed(&name).await.unwrap();
         let known = || async { (self.known_tags(&name).await == expected).then_some(()) };

@@ -85,6 +85,7 @@ impl Step {
     fn add(&mut self, event: Event) {
         let at = match &event {
             Event::Push(push) => push.at_ms,
+            Event::Tag(tag) => tag.at_ms,
             Event::Other { at_ms, .. } => *at_ms,
         };
         self.events += 1;

@@ -1,5 +1,6 @@
 //! Events: pushes in full, of others what they are.
 
+use grip_github::RepoName;
 use grip_types::{Oid, RefName};
 use serde_json::Value;
 
@@ -20,6 +21,8 @@ const DELIVERED: &str = "delivery ";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Push(Box<Push>),
+    /// A tag was made or removed.
+    Tag(TagEvent),
     /// Anything else.
     Other {
         id: String,
@@ -27,6 +30,19 @@ pub enum Event {
         kind: &'static str,
         at_ms: Option<i64>,
     },
+}
+
+/// Tells that a tag was made or removed; lists show no push for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagEvent {
+    pub id: String,
+    /// `CreateEvent` or `DeleteEvent`.
+    pub kind: &'static str,
+    pub at_ms: Option<i64>,
+    /// `owner/name`
+    pub repository_name: String,
+    /// Whether it was said that not everybody may see the repository.
+    pub is_private: bool,
 }
 
 /// A push.
@@ -62,7 +78,7 @@ impl Push {
             Some(id) => delivery(id, raw.as_bytes()),
             None => match event(raw.as_bytes())? {
                 Event::Push(push) => Ok(*push),
-                Event::Other { .. } => Err(unfit("type", "PushEvent")),
+                Event::Tag(_) | Event::Other { .. } => Err(unfit("type", "PushEvent")),
             },
         }
     }
@@ -146,10 +162,16 @@ pub fn event(text: &[u8]) -> Result<Event, Malformed> {
     };
     if kind != "PushEvent" {
         let known = TYPES.split(' ').find(|known| known == kind);
-        return Ok(Event::Other {
-            id,
-            kind: known.unwrap_or("unknown"),
-            at_ms: moment(&value),
+        let (kind, at_ms) = (known.unwrap_or("unknown"), moment(&value));
+        return Ok(match tagged(&value, kind) {
+            Some(repository_name) => Event::Tag(TagEvent {
+                id,
+                kind,
+                at_ms,
+                repository_name,
+                is_private: is_private(&value),
+            }),
+            None => Event::Other { id, kind, at_ms },
         });
     }
     // An actor may be missing; one that is there has an id.
@@ -158,9 +180,23 @@ pub fn event(text: &[u8]) -> Result<Event, Malformed> {
         return Err(Malformed::Missing { what: "actor_id" });
     }
     let actor = Actor::of(value.pointer("/actor/url").and_then(Value::as_str));
-    let is_private = value.get("public").and_then(Value::as_bool) == Some(false);
+    let is_private = is_private(&value);
     let push = push(id, actor, &value, EVENT, text)?;
     Ok(Event::Push(Box::new(Push { is_private, ..push })))
+}
+
+fn is_private(value: &Value) -> bool {
+    value.get("public").and_then(Value::as_bool) == Some(false)
+}
+
+/// The repository whose tags an event of this kind changes.
+fn tagged(value: &Value, kind: &str) -> Option<String> {
+    let is_about_tag = value.pointer("/payload/ref_type").and_then(Value::as_str) == Some("tag");
+    if !is_about_tag || !matches!(kind, "CreateEvent" | "DeleteEvent") {
+        return None;
+    }
+    let name = value.pointer("/repo/name").and_then(Value::as_str)?;
+    RepoName::parse(name).ok().map(|name| name.to_string())
 }
 
 /// Reads the body of a webhook's delivery about a push.

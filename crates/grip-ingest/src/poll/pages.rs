@@ -67,6 +67,7 @@ impl PollPages {
             };
             let (id, at_ms) = match &event {
                 Event::Push(push) => (push.id.clone(), push.at_ms),
+                Event::Tag(tag) => (tag.id.clone(), tag.at_ms),
                 Event::Other { id, at_ms, .. } => (id.clone(), *at_ms),
             };
             if !self.seen.insert(id.clone()) {

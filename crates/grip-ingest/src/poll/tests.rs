@@ -201,6 +201,31 @@ on_both_engines! {
         assert_eq!((rejected.len(), rejected[0].source.as_str()), (1, SOURCE));
     }
 
+    async fn a_tag_that_a_list_shows_is_told_at_once(test: TestDatabase) {
+        let fixture = polling(test.db()).await;
+        let tag = |kind: &str, ref_type: &str, repo: &str| {
+            let mut event = fixture.host.push_event("jo", repo);
+            event["type"] = kind.into();
+            event["payload"] = json!({ "ref": "v1.0.0", "ref_type": ref_type });
+            event["created_at"] = jiff::Timestamp::now().to_string().into();
+            event
+        };
+        let mut hidden = tag("DeleteEvent", "tag", "acme/secret");
+        hidden["public"] = false.into();
+        fixture.emit_all(vec![
+            tag("CreateEvent", "tag", "acme/one"),
+            tag("CreateEvent", "tag", "acme/one"),
+            tag("CreateEvent", "branch", "acme/two"),
+            hidden,
+        ]);
+        fixture.poll().await;
+        while fixture.work_on(crate::jobs::TAGGED, Role::Tagged).await > 0 {}
+        let mut told = fixture.pushes.0.lock().clone();
+        told.sort();
+        assert_eq!(told, ["tags of acme/one", "tags of acme/secret (private)"]);
+        assert!(fixture.stored().await.is_empty());
+    }
+
     async fn a_look_that_lost_its_lease_changes_nothing(test: TestDatabase) {
         let fixture = polling(test.db()).await;
         fixture.emit_all(fixture.pushes(3));

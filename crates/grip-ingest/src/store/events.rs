@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{Store, duplicates, field_sql, retry_on_conflict, sql};
 use crate::{
     accept::{Accepted, Batch},
-    extract::Push,
+    extract::{Push, TagEvent},
     fields::EVENT,
     jobs::{self, millis},
 };
@@ -174,6 +174,12 @@ pub(crate) fn accept_in<'a>(
             }
             grip_tasks::fault::point("ingest.event.enqueued");
         }
+        let is_live = |tag: &&TagEvent| tag.at_ms.is_none_or(|at| at >= live_from);
+        let tagged = batch.tags.values().filter(is_live);
+        let jobs: Vec<_> = tagged.map(jobs::tagged_job).collect();
+        if !jobs.is_empty() {
+            queue.enqueue_in(db, jobs).await?;
+        }
         let rejected = reject(db, source, batch, now).await?;
         count(db, source, batch, new).await?;
         Ok(Accepted {
@@ -199,6 +205,11 @@ async fn reject(
             Column::Texts(part.iter().map(|(_, kept)| kept.reason.clone()).collect()),
             Column::Texts(part.iter().map(|(_, kept)| kept.raw.clone()).collect()),
             Column::Ints(part.iter().map(|(_, kept)| kept.bytes).collect()),
+            Column::MaybeTexts(
+                part.iter()
+                    .map(|(_, kept)| kept.delivery_id.clone())
+                    .collect(),
+            ),
         ];
         let values = [source.into(), now.into()];
         let kept: Vec<(String, i64)> = db.fetch_rows(&sql::REJECT, &columns, &values).await?;

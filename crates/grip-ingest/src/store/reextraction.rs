@@ -12,6 +12,7 @@ use crate::{
     extract::Push,
     fields::EVENT,
     status::Progress,
+    webhook,
 };
 
 /// Rows of one part.
@@ -190,16 +191,20 @@ impl Store {
         live_for: Duration,
     ) -> Result<bool, DbError> {
         let values = [place.clone().into(), REJECTED_AT_ONCE.into()];
-        let rows: Vec<(String, String, String, i64)> =
+        let rows: Vec<(String, String, String, i64, Option<String>)> =
             self.db.fetch_all(&sql::REJECTED, &values).await?;
         let (now, total) = (self.now_ms(), rows.len());
         let last = rows.last().map_or(place, |(digest, ..)| digest.clone());
         let mut read = Vec::new();
-        for (digest, source, raw, bytes) in rows {
-            let is_whole = i64::try_from(raw.len()) == Ok(bytes);
-            let batch = Batch::read(&[Arrival::Event(Bytes::from(raw))]);
+        for (digest, source, raw, bytes, delivery_id) in rows {
+            let (is_whole, body) = (i64::try_from(raw.len()) == Ok(bytes), Bytes::from(raw));
+            let arrival = match delivery_id.clone() {
+                Some(id) => Arrival::Delivery { id, body },
+                None => Arrival::Event(body),
+            };
+            let batch = Batch::read(&[arrival]);
             if is_whole && batch.rejected.is_empty() {
-                read.push((digest, source, std::sync::Arc::new(batch)));
+                read.push((digest, source, delivery_id, std::sync::Arc::new(batch)));
             }
         }
         let is_last = (total as i64) < REJECTED_AT_ONCE;
@@ -213,8 +218,13 @@ impl Store {
             };
             self.db.write(move |mut db| {
                 Box::pin(async move {
-                    for (digest, source, batch) in read {
+                    for (digest, source, delivery_id, batch) in read {
                         accept_in(&mut db, &queue, &source, &batch, live_for).await?;
+                        if let Some(id) = delivery_id {
+                            // From now on it came before.
+                            let taken = [id.into(), "push".into(), now.into()];
+                            db.execute(&webhook::sql::ADD_DELIVERY, &taken).await?;
+                        }
                         let values = [Value::Texts(vec![digest])];
                         db.execute(&sql::FORGET_REJECTED, &values).await?;
                     }

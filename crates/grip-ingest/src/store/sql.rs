@@ -58,14 +58,15 @@ grip_db::statements! {
         EVENTS_OF_REPOSITORY = (page!("AND repository_id = $4"));
         EVENTS_OF_ACTOR = (page!("AND actor_id = $4"));
         // What cannot be read. $source, $now, then the rows.
-        REJECT = "INSERT INTO ingest_rejected (digest, reason, raw, bytes, source, times, \
-                      first_at, last_at) \
+        REJECT = "INSERT INTO ingest_rejected (digest, reason, raw, bytes, delivery_id, source, \
+                      times, first_at, last_at) \
                   SELECT rows.*, $1, 1, $2, $2 \
-                  FROM {rows $3: digest text, reason text, raw text, bytes bigint} WHERE TRUE \
+                  FROM {rows $3: digest text, reason text, raw text, bytes bigint, \
+                      delivery text} WHERE TRUE \
                   ON CONFLICT (digest) DO UPDATE SET times = ingest_rejected.times + 1, \
                       last_at = excluded.last_at RETURNING digest, times";
-        REJECTED = "SELECT digest, source, raw, bytes FROM ingest_rejected WHERE digest > $1 \
-                    ORDER BY digest LIMIT $2";
+        REJECTED = "SELECT digest, source, raw, bytes, delivery_id FROM ingest_rejected \
+                    WHERE digest > $1 ORDER BY digest LIMIT $2";
         REJECTED_LATELY = "SELECT source, reason, times, bytes, last_at FROM ingest_rejected \
                            ORDER BY last_at DESC LIMIT $1";
         FORGET_REJECTED = "DELETE FROM ingest_rejected WHERE digest {in $1}";

@@ -179,6 +179,24 @@ on_both_engines! {
         assert!(node.ids().await.is_empty());
     }
 
+    async fn a_delivery_that_cannot_be_read_is_read_when_it_is_delivered_again(test: TestDatabase) {
+        let node = node(test.db());
+        let mut bad = push();
+        bad["after"] = "not a commit".into();
+        for _ in 0..3 {
+            // Never "it came before": nothing of it was taken in.
+            let received = node.receive(delivery("push", "d-1", &bad)).await.unwrap();
+            assert!(matches!(received, Received::KeptAside { .. }), "{received:?}");
+        }
+        let rejected = node.store.recent_rejections(9).await.unwrap();
+        assert_eq!((rejected.len(), rejected[0].times), (1, 3));
+        let received = node.receive(delivery("push", "d-1", &push())).await.unwrap();
+        assert_eq!(received, Received::Push);
+        assert_eq!(node.ids().await, ["delivery d-1"]);
+        let received = node.receive(delivery("push", "d-1", &push())).await.unwrap();
+        assert_eq!(received, Received::Known);
+    }
+
     async fn a_ping_is_answered_and_others_are_counted(test: TestDatabase) {
         let node = node(test.db());
         let ping = json!({"zen": "Keep it logically awesome.\n", "hook_id": 1});

@@ -96,6 +96,7 @@ impl Queue {
             texts(|job| &job.payload),
             Column::Ints(jobs.iter().map(|job| job.due(now)).collect()),
             Column::MaybeInts(jobs.iter().map(|job| job.period_ms()).collect()),
+            texts(|job| &job.capability),
         ];
         let values = [Value::Int(now), Value::Int(revive.into())];
         let asked: Vec<(i64,)> = db.fetch_rows(&sql::ENQUEUE, &columns, &values).await?;

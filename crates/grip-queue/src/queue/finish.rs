@@ -112,6 +112,26 @@ impl Queue {
         Ok(postponing.await? == 1)
     }
 
+    /// Gives a job to those who have another capability: it is due at once, and nothing is counted.
+    /// False if the lease was lost.
+    pub async fn hand_over(&self, lease: &Lease, capability: &str) -> Result<bool, DbError> {
+        let values = [
+            lease.id.into(),
+            lease.token.into(),
+            capability.into(),
+            self.inner.db.now_ms().into(),
+        ];
+        let topic = topic(&lease.kind);
+        let handing = self.inner.db.write(|mut db| {
+            Box::pin(async move {
+                let is_ours = db.execute(&sql::HAND_OVER, &values).await? == 1;
+                db.notify(&topic).await?;
+                Ok(is_ours)
+            })
+        });
+        handing.await
+    }
+
     /// Gives the jobs back: they are due at once, and nothing is counted. Says how many were
     /// still ours.
     pub async fn release(&self, leases: &[Lease]) -> Result<u64, DbError> {

@@ -138,6 +138,13 @@ impl Queue {
         retrying.await
     }
 
+    /// Gives a job to those who have another capability, whatever its state. False if there is none.
+    pub async fn reassign(&self, kind: &str, key: &str, capability: &str) -> Result<bool, DbError> {
+        let values = [kind.into(), key.into(), capability.into()];
+        let reassigning = self.inner.db.execute(&sql::REASSIGN, &values);
+        Ok(reassigning.await? == 1)
+    }
+
     /// Forgets a job, whatever its state; who works on it finds the lease lost. False if there is
     /// none.
     pub async fn remove(&self, kind: &str, key: &str) -> Result<bool, DbError> {
@@ -151,7 +158,7 @@ impl Queue {
 }
 
 /// No job can be called so, and a server would not even be asked about it.
-fn is_invalid_name(text: &str) -> bool {
+pub(super) fn is_invalid_name(text: &str) -> bool {
     text.contains('\0')
 }
 

@@ -132,6 +132,13 @@ impl Shared {
                 Failed::Dead => Ended::Dead,
                 Failed::Lost => Ended::Lost,
             },
+            Outcome::HandedOver { capability } => {
+                if self.queue.hand_over(lease, capability).await? {
+                    Ended::Postponed
+                } else {
+                    Ended::Lost
+                }
+            }
             Outcome::Postponed { until_ms, reason } => {
                 if self.queue.postpone(lease, *until_ms, reason).await? {
                     Ended::Postponed

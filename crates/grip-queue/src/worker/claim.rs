@@ -76,7 +76,9 @@ impl Shared {
             return Ok(Next::Full);
         }
         let (queue, asked) = (&self.queue, free.min(self.options.take));
-        let leases = queue.claim(&self.kind, asked, self.options.lease).await?;
+        let able = self.options.capabilities.as_deref();
+        let (kind, lease) = (&*self.kind, self.options.lease);
+        let leases = queue.claim_able(kind, able, asked, lease).await?;
         let got = leases.len();
         self.count(|counts| counts.claimed_total += got as u64);
         for lease in leases {
@@ -87,7 +89,7 @@ impl Shared {
         if got == asked {
             return Ok(Next::Look);
         }
-        let due = queue.next_due(&self.kind).await?;
+        let due = queue.next_due_able(kind, able).await?;
         let wait = due.map(|due| due.saturating_sub(queue.db().now_ms()).max(0));
         let wait = wait.map(|wait| Duration::from_millis(wait.unsigned_abs()));
         let wait = wait.map_or(self.options.poll, |wait| wait.min(self.options.poll));

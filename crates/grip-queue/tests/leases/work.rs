@@ -27,6 +27,7 @@ pub fn options() -> WorkerOptions {
         lease: LEASE,
         poll: Duration::from_secs(1),
         drain: Duration::from_secs(10),
+        capabilities: None,
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Behaviour {
     EndlessPages,
     /// A link to the page that was asked for.
     SamePage,
+    /// As it should be; then a tag is removed, so that pages shift while a list is read.
+    ThenUntag { repo: String, tag: String },
     /// A link to a next page on another host.
     NextElsewhere(String),
     /// What it would answer to a call for this path: another repository's data.

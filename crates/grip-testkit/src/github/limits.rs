@@ -14,6 +14,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub struct Limits {
     /// Calls of a token in a window: 5,000.
     pub per_token: u32,
+    /// Points of a token for GraphQL in a window: 5,000.
+    pub points: u32,
     /// Calls without a token in a window: 60.
     pub anonymous: u32,
     /// From the first call of a window to its end: an hour.
@@ -36,6 +38,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             per_token: 5_000,
+            points: 5_000,
             anonymous: 60,
             window: Duration::from_secs(3_600),
             concurrent: None,
@@ -79,6 +82,14 @@ struct Token {
     text: String,
     calls_left: Option<u32>,
     window: Window,
+    points: Window,
+}
+
+/// What a call is paid with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pays {
+    Calls,
+    Points,
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +106,7 @@ pub(super) enum Entry {
     /// With the status that is answered.
     Secondary(u16),
     Exhausted,
+    OutOfPoints,
 }
 
 impl LimitState {
@@ -121,10 +133,19 @@ impl LimitState {
 
     /// Decides about a call and charges for it. `token`: none for a call without one, and an
     /// unknown one inside.
-    pub(super) fn enter(&mut self, token: Option<Option<usize>>, in_flight: usize) -> Entry {
+    pub(super) fn enter(
+        &mut self,
+        token: Option<Option<usize>>,
+        in_flight: usize,
+        pays: Pays,
+    ) -> Entry {
         self.calls += 1;
         let known = token.flatten();
-        if token == Some(None) || known.is_some_and(|token| !self.is_valid(token)) {
+        // GraphQL answers nobody without a token.
+        if (pays == Pays::Points && token.is_none())
+            || token == Some(None)
+            || known.is_some_and(|token| !self.is_valid(token))
+        {
             self.counts.unauthorised += 1;
             return Entry::Unauthorised;
         }
@@ -132,11 +153,14 @@ impl LimitState {
             self.counts.secondary += 1;
             return Entry::Secondary(status);
         }
-        if !self.limits.unmetered && self.remaining(known) == 0 {
+        if !self.limits.unmetered && self.left(known, pays) == 0 {
             self.counts.over_budget += 1;
-            return Entry::Exhausted;
+            return match pays {
+                Pays::Calls => Entry::Exhausted,
+                Pays::Points => Entry::OutOfPoints,
+            };
         }
-        self.use_up(known, 1);
+        self.charge(known, 1, pays);
         match self.limits.fail_every {
             Some(every) if self.calls.is_multiple_of(every) => Entry::BadGateway,
             _ => Entry::Passed,
@@ -178,13 +202,17 @@ impl LimitState {
 
     /// Takes back the charge of a call that found nothing changed.
     pub(super) fn refund(&mut self, token: Option<usize>) {
-        let window = self.window(token);
+        let window = self.window(token, Pays::Calls);
         window.used = window.used.saturating_sub(1);
     }
 
     pub(super) fn use_up(&mut self, token: Option<usize>, calls: u32) {
+        self.charge(token, calls, Pays::Calls);
+    }
+
+    fn charge(&mut self, token: Option<usize>, calls: u32, pays: Pays) {
         let span = self.limits.window;
-        let window = self.window(token);
+        let window = self.window(token, pays);
         window.used += calls;
         window
             .ends
@@ -192,21 +220,27 @@ impl LimitState {
     }
 
     pub(super) fn remaining(&mut self, token: Option<usize>) -> u32 {
-        let limit = self.limit(token);
-        limit.saturating_sub(self.window(token).used)
+        self.left(token, Pays::Calls)
     }
 
-    fn limit(&self, token: Option<usize>) -> u32 {
-        match token {
-            Some(_) => self.limits.per_token,
-            None => self.limits.anonymous,
+    fn left(&mut self, token: Option<usize>, pays: Pays) -> u32 {
+        let limit = self.limit(token, pays);
+        limit.saturating_sub(self.window(token, pays).used)
+    }
+
+    fn limit(&self, token: Option<usize>, pays: Pays) -> u32 {
+        match (token, pays) {
+            (Some(_), Pays::Calls) => self.limits.per_token,
+            (Some(_), Pays::Points) => self.limits.points,
+            (None, _) => self.limits.anonymous,
         }
     }
 
-    fn window(&mut self, token: Option<usize>) -> &mut Window {
-        let window = match token {
-            Some(token) => &mut self.tokens[token].window,
-            None => &mut self.anonymous,
+    fn window(&mut self, token: Option<usize>, pays: Pays) -> &mut Window {
+        let window = match (token, pays) {
+            (Some(token), Pays::Calls) => &mut self.tokens[token].window,
+            (Some(token), Pays::Points) => &mut self.tokens[token].points,
+            (None, _) => &mut self.anonymous,
         };
         if window.ends.is_some_and(|(end, _)| end <= Instant::now()) {
             *window = Window::default();
@@ -217,7 +251,7 @@ impl LimitState {
     pub(super) fn renew(&mut self) {
         self.anonymous = Window::default();
         for token in &mut self.tokens {
-            token.window = Window::default();
+            (token.window, token.points) = (Window::default(), Window::default());
         }
         self.away_until = None;
         self.recent.clear();
@@ -228,13 +262,13 @@ impl LimitState {
     }
 
     /// What every answer says about the budget.
-    pub(super) fn headers(&mut self, token: Option<usize>) -> Vec<(String, String)> {
+    pub(super) fn headers(&mut self, token: Option<usize>, pays: Pays) -> Vec<(String, String)> {
         if self.limits.unmetered {
             return Vec::new();
         }
-        let limit = self.limit(token);
+        let limit = self.limit(token, pays);
         let span = self.limits.window;
-        let window = self.window(token);
+        let window = self.window(token, pays);
         let reset = window
             .ends
             .map_or_else(|| SystemTime::now() + span, |(_, end)| end);
@@ -242,12 +276,16 @@ impl LimitState {
         // Rounded up, so that the window has ended when the caller's clock says so.
         let reset = reset.as_millis().div_ceil(1_000);
         let used = window.used.min(limit);
+        let resource = match pays {
+            Pays::Calls => "core",
+            Pays::Points => "graphql",
+        };
         [
             ("x-ratelimit-limit", limit.to_string()),
             ("x-ratelimit-remaining", (limit - used).to_string()),
             ("x-ratelimit-reset", reset.to_string()),
             ("x-ratelimit-used", used.to_string()),
-            ("x-ratelimit-resource", "core".to_owned()),
+            ("x-ratelimit-resource", resource.to_owned()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into()

@@ -63,7 +63,7 @@ pub(super) fn unescaped(text: &str) -> String {
 }
 
 /// Seconds since 1970 as GitHub writes them.
-fn moment(at: i64) -> String {
+pub(super) fn moment(at: i64) -> String {
     Timestamp::from_second(at).map_or_else(|_| "never".to_owned(), |at| at.to_string())
 }
 
@@ -77,7 +77,8 @@ pub(super) fn short(held: &Held, root: &str) -> Value {
         "node_id": format!("R_{}", held.id),
         "name": name.split('/').next_back(),
         "full_name": name,
-        "private": repo.private,
+        "private": repo.is_hidden(),
+        "visibility": repo.visibility(),
         "owner": { "login": repo.owner(), "id": 1, "type": kind },
         "html_url": format!("https://github.com/{name}"),
         "description": "made up",
@@ -117,6 +118,26 @@ pub(super) fn tag(held: &Held, tag: &str, oid: &str, root: &str) -> Value {
         "commit": { "sha": oid, "url": format!("{root}/repos/{name}/commits/{oid}") },
         "node_id": "REF_made_up",
     })
+}
+
+/// What a tag is at.
+pub(super) fn tag_ref(held: &Held, tag: &str, oid: &str) -> Value {
+    let (sha, kind) = match held.annotated.get(tag) {
+        Some((object, _)) => (object.as_str(), "tag"),
+        None => (oid, "commit"),
+    };
+    json!({ "ref": format!("refs/tags/{tag}"), "object": { "sha": sha, "type": kind } })
+}
+
+pub(super) fn tag_object(held: &Held, object: &str) -> Option<Value> {
+    let mut all = held.annotated.iter();
+    let (tag, (_, at)) = all.find(|(_, (found, _))| found == object)?;
+    Some(json!({
+        "tag": tag,
+        "sha": object,
+        "tagger": { "name": "A", "email": "a@example.com", "date": moment(*at) },
+        "object": { "type": "commit", "sha": held.tags.get(tag) },
+    }))
 }
 
 pub(super) fn commit(held: &Held, oid: &str, at: i64, root: &str) -> Value {

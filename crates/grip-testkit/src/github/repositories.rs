@@ -20,6 +20,8 @@ pub struct Repo {
     pub archived: bool,
     pub fork: bool,
     pub private: bool,
+    /// Whether all members of the enterprise may see it; counts as private.
+    pub internal: bool,
     pub default_branch: String,
     /// Seconds since 1970.
     pub pushed_at: Option<i64>,
@@ -37,11 +39,25 @@ impl Repo {
             archived: false,
             fork: false,
             private: false,
+            internal: false,
             default_branch: "main".to_owned(),
             pushed_at: Some(FIRST_COMMIT),
             language: Some("Go".to_owned()),
             topics: Vec::new(),
             clone_url: None,
+        }
+    }
+
+    /// Whether callers without a token do not see it.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.private || self.internal
+    }
+
+    pub(super) fn visibility(&self) -> &'static str {
+        match (self.internal, self.private) {
+            (true, _) => "internal",
+            (false, true) => "private",
+            (false, false) => "public",
         }
     }
 
@@ -56,6 +72,8 @@ pub(super) struct Held {
     pub(super) id: u64,
     pub(super) repo: Repo,
     pub(super) tags: BTreeMap<String, String>,
+    /// Tag objects and their moments, by the name of the tag.
+    pub(super) annotated: BTreeMap<String, (String, i64)>,
     /// Moments of commits, by id.
     pub(super) commits: HashMap<String, i64>,
     files: BTreeMap<String, Bytes>,
@@ -94,6 +112,8 @@ pub(super) struct Repositories {
     old_names: HashMap<String, u64>,
     owners: HashMap<String, BTreeSet<u64>>,
     users: HashSet<String>,
+    /// Organisations that deny tokens for want of single sign-on.
+    sso: HashSet<String>,
     last_id: u64,
     last_commit: u64,
     pub(super) activity: super::events::Activity,
@@ -118,6 +138,7 @@ impl Repositories {
             id,
             repo,
             tags: BTreeMap::new(),
+            annotated: BTreeMap::new(),
             commits: HashMap::new(),
             files: BTreeMap::new(),
             files_at: BTreeMap::new(),
@@ -192,11 +213,36 @@ impl Repositories {
     pub(super) fn tag(&mut self, full_name: &str, tag: &str, oid: &str) {
         let held = self.held(full_name);
         held.commits.entry(oid.to_owned()).or_insert(FIRST_COMMIT);
+        held.annotated.remove(tag);
         held.tags.insert(tag.to_owned(), oid.to_owned());
     }
 
+    pub(super) fn annotate(&mut self, full_name: &str, tag: &str, oid: &str, at: i64) -> String {
+        self.tag(full_name, tag, oid);
+        self.last_commit += 1;
+        let object = made_up_oid(self.last_commit);
+        let held = self.held(full_name);
+        held.annotated.insert(tag.to_owned(), (object.clone(), at));
+        object
+    }
+
     pub(super) fn untag(&mut self, full_name: &str, tag: &str) {
-        self.held(full_name).tags.remove(tag);
+        let held = self.held(full_name);
+        held.tags.remove(tag);
+        held.annotated.remove(tag);
+    }
+
+    pub(super) fn require_sso(&mut self, owner: &str, is_required: bool) {
+        let owner = owner.to_lowercase();
+        if is_required {
+            self.sso.insert(owner);
+        } else {
+            self.sso.remove(&owner);
+        }
+    }
+
+    pub(super) fn denies(&self, owner: &str) -> bool {
+        self.sso.contains(&owner.to_lowercase())
     }
 
     pub(super) fn tags(&mut self, full_name: &str) -> Vec<(String, String)> {

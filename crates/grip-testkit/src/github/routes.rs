@@ -15,6 +15,8 @@ pub(super) struct Call<'a> {
     pub(super) query: &'a str,
     pub(super) wants_raw: bool,
     pub(super) has_token: bool,
+    /// What was posted.
+    pub(super) body: &'a [u8],
     pub(super) root: &'a str,
 }
 
@@ -28,6 +30,10 @@ pub(super) enum Made {
     Refused(u16, String),
 }
 
+/// How an organisation denies a token for want of single sign-on.
+pub(super) const SSO: &str = "Resource protected by organization SAML enforcement. You must grant your \
+                              Personal Access token access to this organization.";
+
 fn not_found() -> Made {
     Made::Refused(404, "Not Found".to_owned())
 }
@@ -38,6 +44,11 @@ pub(super) fn answer(repositories: &Repositories, call: &Call<'_>) -> Made {
         return made;
     }
     let parts: Vec<_> = call.path.trim_matches('/').split('/').collect();
+    if let ["orgs" | "repos", owner, ..] = parts.as_slice()
+        && repositories.denies(owner)
+    {
+        return Made::Refused(403, SSO.to_owned());
+    }
     match parts.as_slice() {
         ["orgs", owner, "repos"] => of_owner(repositories, call, &asked, owner, true),
         ["users", owner, "repos"] => of_owner(repositories, call, &asked, owner, false),
@@ -58,7 +69,7 @@ pub(super) fn answer(repositories: &Repositories, call: &Call<'_>) -> Made {
 /// A repository, unless it is hidden from the caller.
 fn seen<'a>(repositories: &'a Repositories, call: &Call<'_>, id: u64) -> Option<&'a Held> {
     let held = repositories.repos.get(&id)?;
-    (call.has_token || !held.repo.private).then_some(held)
+    (call.has_token || !held.repo.is_hidden()).then_some(held)
 }
 
 fn of_owner(
@@ -105,7 +116,7 @@ pub(super) fn next_page(query: &str, asked: &PageQuery) -> String {
 
 fn everything(repositories: &Repositories, call: &Call<'_>, asked: &PageQuery) -> Made {
     let after = repositories.repos.range(asked.since + 1..);
-    let visible = after.filter(|(_, held)| call.has_token || !held.repo.private);
+    let visible = after.filter(|(_, held)| call.has_token || !held.repo.is_hidden());
     let mut rest = visible.map(|(_, held)| held);
     let part: Vec<_> = rest.by_ref().take(asked.per_page).collect();
     let more = rest.next().is_some();
@@ -156,6 +167,21 @@ fn below(held: &Held, call: &Call<'_>, asked: &PageQuery, rest: &[&str]) -> Made
                 .iter()
                 .map(|(tag, oid)| listing::tag(held, tag, oid, call.root));
             Made::Page(items.collect(), more.then(|| next_page(call.query, asked)))
+        }
+        ["git", "matching-refs", "tags"] => {
+            let each = held.tags.iter();
+            let items = each.map(|(tag, oid)| listing::tag_ref(held, tag, oid));
+            Made::Page(items.collect(), None)
+        }
+        ["git", "ref", "tags", tag @ ..] => {
+            let tag = listing::unescaped(&tag.join("/"));
+            match held.tags.get(&tag) {
+                Some(oid) => Made::Json(listing::tag_ref(held, &tag, oid)),
+                None => not_found(),
+            }
+        }
+        ["git", "tags", object] => {
+            listing::tag_object(held, object).map_or_else(not_found, Made::Json)
         }
         ["git", "commits", oid] => match held.commits.get(*oid) {
             Some(at) => Made::Json(listing::commit(held, oid, *at, call.root)),

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Behaviour, Seen, Shared,
-    limits::Entry,
+    Behaviour, Seen, Shared, graphql,
+    limits::{Entry, Pays},
     listing::PageQuery,
     routes::{self, Call, Made},
 };
@@ -41,15 +41,20 @@ struct Reply {
 }
 
 pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Body> {
-    let headers = request.headers();
-    let path = request.uri().path();
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes());
+    let body = body.unwrap_or_default();
+    let headers = &head.headers;
+    let path = head.uri.path();
     let path = path.strip_prefix(shared.base.as_str()).unwrap_or(path);
-    let query = request.uri().query().unwrap_or_default();
+    let operation = graphql::operation(path, &body);
+    let path = operation.as_deref().unwrap_or(path);
+    let query = head.uri.query().unwrap_or_default();
     let presented = credential(headers);
     let token = presented.map(|text| shared.books().token(text));
     let under_way = shared.record.arrived(Seen {
         at: Instant::now(),
-        method: request.method().to_string(),
+        method: head.method.to_string(),
         path: path.to_owned(),
         query: query.to_owned(),
         token: token.flatten(),
@@ -59,7 +64,12 @@ pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> 
     });
     let (entry, latency) = {
         let mut books = shared.books();
-        let entry = books.enter(token, under_way.in_flight);
+        let pays = if operation.is_some() {
+            Pays::Points
+        } else {
+            Pays::Calls
+        };
+        let entry = books.enter(token, under_way.in_flight, pays);
         (entry, books.limits.latency)
     };
     tokio::time::sleep(latency).await;
@@ -68,6 +78,7 @@ pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> 
         query,
         wants_raw: text(headers, header::ACCEPT).contains("raw"),
         has_token: token.flatten().is_some(),
+        body: &body,
         root: &shared.root(),
     };
     let unchanged = text(headers, header::IF_NONE_MATCH);
@@ -97,9 +108,16 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
 
 /// The answer to a call that did not get in.
 fn refused(entry: &Entry, shared: &Shared, token: Option<usize>) -> Option<Reply> {
-    let budget = || shared.books().headers(token);
+    let budget = || shared.books().headers(token, Pays::Calls);
     match entry {
         Entry::Passed => None,
+        Entry::OutOfPoints => {
+            let mut reply = json_reply(&graphql::error("RATE_LIMITED", "API rate limit exceeded"));
+            reply
+                .headers
+                .extend(shared.books().headers(token, Pays::Points));
+            Some(reply)
+        }
         Entry::BadGateway => Some(page(502)),
         Entry::Unauthorised => Some(message(401, "Bad credentials", Vec::new())),
         Entry::Exhausted => Some(message(
@@ -134,7 +152,7 @@ async fn passed(shared: &Shared, call: &Call<'_>, token: Option<usize>, unchange
             headers,
             body,
         } => {
-            let mut all = shared.books().headers(token);
+            let mut all = shared.books().headers(token, pays(call));
             all.extend(headers.iter().cloned());
             return plain(*code, all, body);
         }
@@ -142,6 +160,9 @@ async fn passed(shared: &Shared, call: &Call<'_>, token: Option<usize>, unchange
     }
     let mut reply = served(shared, call, &behaviour);
     let etag = etag(&reply);
+    if let Behaviour::ThenUntag { repo, tag } = &behaviour {
+        shared.repositories().untag(repo, tag);
+    }
     if reply.status == 200 && etag == unchanged {
         shared.books().refund(token);
         reply = plain(304, Vec::new(), "");
@@ -152,7 +173,9 @@ async fn passed(shared: &Shared, call: &Call<'_>, token: Option<usize>, unchange
     reply
         .headers
         .extend(shared.repositories().activity.headers(call.path));
-    reply.headers.extend(shared.books().headers(token));
+    reply
+        .headers
+        .extend(shared.books().headers(token, pays(call)));
     match behaviour {
         Behaviour::TruncatedJson => reply.body.truncate(reply.body.len() / 2),
         Behaviour::BreakOff => reply.breaks_off = true,
@@ -161,8 +184,19 @@ async fn passed(shared: &Shared, call: &Call<'_>, token: Option<usize>, unchange
     reply
 }
 
+fn pays(call: &Call<'_>) -> Pays {
+    if call.path.starts_with(graphql::PATH) {
+        Pays::Points
+    } else {
+        Pays::Calls
+    }
+}
+
 fn served(shared: &Shared, call: &Call<'_>, behaviour: &Behaviour) -> Reply {
     let repositories = shared.repositories();
+    if call.path.starts_with(graphql::PATH) {
+        return json_reply(&graphql::answer(&repositories, call));
+    }
     let asked = PageQuery::read(call.query);
     let path = match behaviour {
         Behaviour::Instead(path) => path,

@@ -1,7 +1,7 @@
 //! The state of the index, its repositories and tags, and the order to index one now.
 
 use grip_db::DbError;
-use grip_index::{RepoFacts, SourceStatus, TagFacts};
+use grip_index::{LeftSources, Reader, RepoFacts, SourceStatus, TagFacts};
 use grip_queue::JobFacts;
 use http::StatusCode;
 use serde_json::json;
@@ -18,6 +18,7 @@ use crate::{
     error::WebError,
     query::{decoded, query_text},
     request_context::{HttpResult, RequestContext},
+    restricted,
 };
 
 /// Tags of one answer: each that claims a version is looked up.
@@ -59,7 +60,8 @@ pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
 pub(crate) async fn repos(cx: &RequestContext<'_>) -> HttpResult {
     let limit = super::limit(cx.query())?;
     let after = query_text(cx.query(), "after")?.unwrap_or_default();
-    let repos = cx.app.index()?.repos(&after, limit).await;
+    let reader = restricted::reader(cx);
+    let repos = cx.app.index()?.repos(&after, limit, reader).await;
     let repos: Vec<RepoFacts> = repos.map_err(unreadable)?;
     let next = next_page(&repos, limit, |repo| repo.name.clone());
     json(StatusCode::OK, &IndexedRepos { repos, next })
@@ -75,13 +77,18 @@ pub(crate) async fn repo(cx: &RequestContext<'_>) -> HttpResult {
     let job = find(app, repo_kinds(app), &name).await?;
     let tags = index.tags(&name, &after, limit).await.map_err(unreadable)?;
     let facts = index.repo(&name).await.map_err(unreadable)?;
-    if facts.is_none() && job.is_none() {
+    let reader = restricted::reader(cx);
+    let is_seen = match &facts {
+        Some(facts) => reader.sees(facts.audience),
+        None => job.is_some(),
+    };
+    if !is_seen {
         return Err(WebError::NotIndexed);
     }
     let next = next_page(&tags, limit, |tag| tag.name.clone());
     let mut lines = Vec::new();
     for tag in tags {
-        lines.push(tag_line(app, &name, tag).await?);
+        lines.push(tag_line(app, &name, tag, reader).await?);
     }
     let answer = IndexedRepo {
         name,
@@ -94,7 +101,12 @@ pub(crate) async fn repo(cx: &RequestContext<'_>) -> HttpResult {
 }
 
 /// Says of a tag that claims a version whether the feed shows it, or whose it shows instead.
-async fn tag_line(app: &App, repo: &str, mut tag: TagFacts) -> Result<IndexedTag, WebError> {
+async fn tag_line(
+    app: &App,
+    repo: &str,
+    mut tag: TagFacts,
+    reader: Reader,
+) -> Result<IndexedTag, WebError> {
     let (Some(path), Some(version)) = (&tag.path, &tag.version) else {
         let why = "its name is no version of a module, such as v1.2.3";
         tag.why.get_or_insert_with(|| why.to_owned());
@@ -107,10 +119,12 @@ async fn tag_line(app: &App, repo: &str, mut tag: TagFacts) -> Result<IndexedTag
         .as_ref()
         .is_some_and(|shown| shown.repo == repo && shown.tag == tag.name);
     if let (false, Some(shown)) = (in_feed, shown) {
-        let why = format!(
-            "tag {} of {} has the better claim to this version",
-            shown.tag, shown.repo
-        );
+        let whose = if reader.sees(shown.audience) {
+            format!("tag {} of {}", shown.tag, shown.repo)
+        } else {
+            "another repository".to_owned()
+        };
+        let why = format!("{whose} has the better claim to this version");
         tag.why.get_or_insert(why);
     }
     Ok(IndexedTag { tag, in_feed })
@@ -148,6 +162,40 @@ pub(crate) async fn now(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     }
     audit.end("not found");
     Err(WebError::NotIndexed)
+}
+
+/// Takes leave of a source that is not in the settings any more.
+pub(crate) async fn forget(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let app = cx.app;
+    let missing = || WebError::Malformed("source is missing, such as github.com/orgs/acme".into());
+    let source = query_text(cx.query(), "source")?.ok_or_else(missing)?;
+    let how = query_text(cx.query(), "how")?;
+    let how = LeftSources::named(how.as_deref().unwrap_or("remove"));
+    let how = how.filter(|how| *how != LeftSources::Keep).ok_or_else(|| {
+        let why = "how is neither hide nor remove";
+        WebError::Malformed(why.into())
+    })?;
+    let source = full(app, source);
+    let index = app.index()?;
+    let known = app.samples.index_status(index).await.map_err(unreadable)?;
+    if !known.sources.iter().any(|known| known.name == source) {
+        return Err(WebError::NotIndexed);
+    }
+    let audit = admin.begin("index forget", &source);
+    match index.forget_source(&source, how).await {
+        Ok(true) => audit.end(how.name()),
+        Ok(false) => {
+            audit.end("refused: it is configured");
+            let why = "it is in the settings; take it out of index_github first";
+            return Err(WebError::Malformed(why.into()));
+        }
+        Err(error) => {
+            audit.end(format!("failed: {error}"));
+            return Err(unreadable(error));
+        }
+    }
+    let answer = json!({ "source": source, "how": how.name() });
+    json(StatusCode::ACCEPTED, &answer)
 }
 
 /// The name of a source or repository in the index: that of this node is a part of it where the

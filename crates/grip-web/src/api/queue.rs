@@ -1,12 +1,12 @@
 //! Jobs that are due later, and the orders to run one now or to drop it.
 
 use grip_db::DbError;
-use grip_queue::{Filter, State};
+use grip_queue::{Filter, JobFacts, State};
 use http::{Method, StatusCode};
 
 use super::{
     json, next_page,
-    types::{JobDropped, JobDueNow, Jobs},
+    types::{FailureCauses, JobDropped, JobDueNow, Jobs, Revived},
 };
 use crate::{
     admin::Admin,
@@ -14,19 +14,37 @@ use crate::{
     limits::Class,
     query::{decoded, query_text},
     request_context::{HttpResult, RequestContext},
+    restricted,
 };
 
 /// Lists jobs, page by page.
 pub(crate) async fn list(cx: &RequestContext<'_>) -> HttpResult {
     let (limit, filter) = (super::limit(cx.query())?, filter(cx.query())?);
     let queue = &cx.app.web.queue;
-    let jobs = queue.list(&filter, limit).await.map_err(unreadable)?;
+    let mut jobs = queue.list(&filter, limit).await.map_err(unreadable)?;
+    let next = next_page(&jobs, limit, |job| job.id);
+    leave_out_restricted(cx, &mut jobs).await?;
     let answer = Jobs {
-        next: next_page(&jobs, limit, |job| job.id),
+        next,
         kinds: queue.stats().await.map_err(unreadable)?,
         jobs,
     };
     json(StatusCode::OK, &answer)
+}
+
+/// Leaves out jobs that name a repository which the client may not see.
+async fn leave_out_restricted(
+    cx: &RequestContext<'_>,
+    jobs: &mut Vec<JobFacts>,
+) -> Result<(), WebError> {
+    let reader = restricted::reader(cx);
+    let Ok(index) = cx.app.index() else {
+        return Ok(());
+    };
+    let keys = jobs.iter().map(|job| job.key.clone()).collect();
+    let hidden = index.unseen(keys, reader).await.map_err(unreadable)?;
+    jobs.retain(|job| !hidden.contains(&job.key));
+    Ok(())
 }
 
 fn filter(query: Option<&str>) -> Result<Filter, WebError> {
@@ -63,7 +81,9 @@ pub(crate) async fn job(cx: &RequestContext<'_>) -> HttpResult {
 async fn find(cx: &RequestContext<'_>) -> HttpResult {
     let (kind, key) = name(cx)?;
     let found = cx.app.web.queue.find(&kind, &key).await;
-    let job = found.map_err(unreadable)?.ok_or(WebError::NoSuchJob)?;
+    let mut found: Vec<_> = found.map_err(unreadable)?.into_iter().collect();
+    leave_out_restricted(cx, &mut found).await?;
+    let job = found.pop().ok_or(WebError::NoSuchJob)?;
     json(StatusCode::OK, &job)
 }
 
@@ -81,6 +101,30 @@ pub(crate) async fn retry(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
         due_now: true,
     };
     json(StatusCode::ACCEPTED, &answer)
+}
+
+/// What jobs failed for.
+pub(crate) async fn causes(cx: &RequestContext<'_>, _: Admin) -> HttpResult {
+    let kind = query_text(cx.query(), "kind")?;
+    let causes = cx.app.web.queue.causes(kind.as_deref()).await;
+    let causes = causes.map_err(unreadable)?;
+    json(StatusCode::OK, &FailureCauses { causes })
+}
+
+/// Makes all jobs due now that failed for good, or for one cause.
+pub(crate) async fn revive(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let kind = query_text(cx.query(), "kind")?;
+    let cause = query_text(cx.query(), "cause")?;
+    let named = [kind.as_deref(), cause.as_deref()].map(|text| text.unwrap_or("any"));
+    let audit = admin.begin("queue revive", named.join(" "));
+    let queue = &cx.app.web.queue;
+    let revived = queue.revive(kind.as_deref(), cause.as_deref()).await;
+    match &revived {
+        Ok(count) => audit.end(format!("{count} due now")),
+        Err(error) => audit.end(format!("failed: {error}")),
+    }
+    let revived = revived.map_err(unreadable)?;
+    json(StatusCode::ACCEPTED, &Revived { revived })
 }
 
 async fn forget(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use grip_grasp::{Block, Explanation, Removed, RepositoryFacts, WaitingFacts};
 use grip_index::{RepoFacts, SourceStatus, Status, TagFacts};
 use grip_ingest::{Gap, Retained};
-use grip_queue::{JobFacts, KindStats, State};
+use grip_queue::{Cause, JobFacts, KindStats, State};
 use grip_resolve::Source;
 use grip_types::Identifier;
 use schemars::JsonSchema;
@@ -199,6 +199,21 @@ pub struct Jobs {
     pub jobs: Vec<JobFacts>,
     /// The value of `after` for the jobs that follow; none on the last page.
     pub next: Option<i64>,
+}
+
+/// `GET /api/v1/queue/causes`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct FailureCauses {
+    pub causes: Vec<Cause>,
+}
+
+/// `POST /api/v1/queue/revive`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Revived {
+    /// How many jobs are due now.
+    pub revived: usize,
 }
 
 /// `GET /api/v1/index`

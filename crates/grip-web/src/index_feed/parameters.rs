@@ -25,6 +25,7 @@ pub(super) fn feed(query: Option<&str>) -> Result<FeedQuery, WebError> {
         limit: limit(query)?,
         clock,
         path: path(query)?,
+        ..FeedQuery::default()
     })
 }
 

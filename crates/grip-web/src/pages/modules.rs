@@ -10,6 +10,7 @@ use crate::{
     api::index::{self, unreadable},
     api_types::IndexSource,
     request_context::{HttpResult, RequestContext},
+    restricted,
 };
 
 /// How much of each list is shown.
@@ -106,6 +107,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let newest = FeedQuery {
         clock: Clock::Created,
         limit: VERSIONS,
+        reader: restricted::reader(cx),
         ..FeedQuery::default()
     };
     let newest = index.feed(&newest).await.map_err(unreadable)?.entries;

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_go::ModulePath;
-use grip_index::{GoMod, Listing, Source, SourceError, TagAt, Tags, Trust};
+use grip_index::{
+    Audience, GoMod, Listed, Listing, Source, SourceError, TagAt, TagPage, Tags, TagsQuery, Trust,
+};
 use grip_types::Oid;
 use parking_lot::Mutex;
 
@@ -21,6 +23,7 @@ pub struct Forge {
 struct Repo {
     module: String,
     tags: BTreeMap<String, u32>,
+    is_restricted: bool,
 }
 
 impl Forge {
@@ -40,9 +43,27 @@ impl Forge {
         let repo = Repo {
             module: module.to_owned(),
             tags: tags.map(|(tag, n)| ((*tag).to_owned(), n)).collect(),
+            is_restricted: false,
         };
         let full = format!("forge.example/acme/{name}");
         self.repos.lock().insert(full, repo);
+    }
+
+    /// Makes a repository one that not everybody may see.
+    pub fn restrict(&self, name: &str) {
+        let mut repos = self.repos.lock();
+        let full = format!("forge.example/acme/{name}");
+        repos.entry(full).or_default().is_restricted = true;
+    }
+
+    fn audience(&self, name: &str) -> Option<Audience> {
+        self.repo(name).map(|repo| {
+            if repo.is_restricted {
+                Audience::Readers
+            } else {
+                Audience::Anybody
+            }
+        })
     }
 
     /// Sets, moves or removes a tag.
@@ -71,26 +92,30 @@ impl Source for Forge {
     }
 
     fn list(&self, _: Option<String>) -> BoxFuture<'_, Result<Listing, SourceError>> {
-        let repos = self.repos.lock().keys().cloned().collect();
+        let names: Vec<String> = self.repos.lock().keys().cloned().collect();
+        let listed = names.into_iter().map(|name| Listed {
+            audience: self.audience(&name).unwrap_or_default(),
+            name,
+        });
+        let repos = listed.collect();
         async { Ok(Listing { repos, next: None }) }.boxed()
     }
 
-    fn tags<'a>(
-        &'a self,
-        repo: &'a str,
-        _: Option<String>,
-        _: grip_index::Occasion,
-    ) -> BoxFuture<'a, Result<Tags, SourceError>> {
+    fn admits<'a>(&'a self, repo: &'a str) -> BoxFuture<'a, Result<Option<Audience>, SourceError>> {
+        async { Ok(self.audience(repo)) }.boxed()
+    }
+
+    fn tags<'a>(&'a self, repo: &'a str, _: TagsQuery) -> BoxFuture<'a, Result<Tags, SourceError>> {
         let found = self.repo(repo).map_or(Tags::Gone, |repo| {
             let tags = repo.tags.into_iter().map(|(name, commit)| TagAt {
                 name,
                 object: oid(commit),
                 commit: oid(commit),
             });
-            Tags::All {
+            Tags::Page(TagPage {
                 tags: tags.collect(),
-                etag: None,
-            }
+                ..TagPage::default()
+            })
         });
         async { Ok(found) }.boxed()
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use grip_testkit::{http::must_contain, until};
+use grip_web::AdminToken;
 
 use crate::{
     admin::Records,
@@ -193,5 +194,98 @@ async fn people_see_the_newest_versions_and_how_to_use_them() -> Result<()> {
     assert_eq!(html.matches("<script").count(), 1, "the one of the frame");
     let home = node.get("/").await?.text();
     assert!(home.contains("href=\"/modules\""), "{home}");
+    Ok(())
+}
+
+/// A node with a public and a restricted repository.
+async fn restricted() -> Result<Node> {
+    let forge = Forge::new();
+    forge.add("tides", &["v1.0.0"]);
+    forge.add("secret", &["v1.0.0"]);
+    forge.restrict("secret");
+    let node = Node::start_indexed(Some(forge)).await?;
+    let index = node.index.clone().expect("the node has an index");
+    until("all repositories have had their turn", || async {
+        let status = index.status().await;
+        status
+            .is_ok_and(|status| status.repos_indexed == 2)
+            .then_some(())
+    })
+    .await?;
+    Ok(node)
+}
+
+#[tokio::test]
+async fn restricted_repositories_are_shown_to_the_operator_and_to_readers_alone() -> Result<()> {
+    let node = restricted().await?;
+    node.change(|settings| settings.index_readers = vec![AdminToken::new("reader-secret")]);
+    let bearer = [("authorization", "Bearer reader-secret")];
+    // reader:reader-secret
+    let basic = [("authorization", "Basic cmVhZGVyOnJlYWRlci1zZWNyZXQ=")];
+    let wrong = [("authorization", "Bearer reader-secreT")];
+    for path in [
+        "/index",
+        "/index/changes",
+        "/modules",
+        "/api/v1/index/repos",
+        "/api/v1/queue?limit=1000",
+    ] {
+        for headers in [&[][..], &wrong] {
+            let reply = node.ask("GET", path, headers, b"").await?;
+            let text = reply.text();
+            assert!(
+                reply.status == 200 && !text.contains("secret"),
+                "{path}: {text}"
+            );
+            assert!(text.contains("tides"), "{path}: {text}");
+        }
+        for headers in [&bearer, &basic] {
+            let reply = node.ask("GET", path, headers, b"").await?;
+            assert!(
+                reply.text().contains("acme/secret"),
+                "{path}: {}",
+                reply.text()
+            );
+        }
+        let reply = node.order("GET", path, &[]).await?;
+        assert!(
+            reply.text().contains("acme/secret"),
+            "{path}: {}",
+            reply.text()
+        );
+    }
+    for path in [
+        "/api/v1/index/repos/forge.example/acme/secret",
+        "/api/v1/queue/index-repo/forge.example%2Facme%2Fsecret",
+    ] {
+        assert_eq!(node.get(path).await?.status, 404, "{path}");
+        let reply = node.ask("GET", path, &bearer, b"").await?;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+    }
+    let reply = node.ask("GET", "/index", &bearer, b"").await?;
+    assert_eq!(reply.header("cache-control"), "private, no-store");
+    let etag = reply.header("etag");
+    let known = [("if-none-match", etag)];
+    let stranger = node.ask("GET", "/index", &known, b"").await?;
+    assert_eq!(
+        stranger.status, 200,
+        "the mark of a reader's page is none of a stranger's"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_the_operator_takes_leave_of_a_source_and_of_none_that_is_configured() -> Result<()> {
+    let node = restricted().await?;
+    let path = format!("/api/v1/index/forget?source={SOURCE}");
+    assert_eq!(node.ask("POST", &path, &[], b"").await?.status, 401);
+    let reply = node.order("POST", &path, &[]).await?;
+    reply.must_be(400, &["index_github"]);
+    let reply = node
+        .order("POST", "/api/v1/index/forget?source=none.example", &[])
+        .await?;
+    assert_eq!(reply.status, 404);
+    let reply = node.order("POST", &format!("{path}&how=burn"), &[]).await?;
+    reply.must_be(400, &["hide"]);
     Ok(())
 }

@@ -146,6 +146,30 @@ async fn only_the_operator_retries_and_drops_and_each_leaves_one_record() -> Res
 }
 
 #[tokio::test]
+async fn the_operator_sees_causes_and_revives_what_failed_for_one() -> Result<()> {
+    let (records, _guard) = Records::keep();
+    let node = busy().await?;
+    let revive = "/api/v1/queue/revive?cause=%3Cb%3Eit%20is%20gone";
+    for (method, path) in [("GET", "/api/v1/queue/causes"), ("POST", revive)] {
+        let reply = node.ask(method, path, &[], b"").await?;
+        assert_eq!(reply.status, 401, "{method} {path}");
+    }
+    let causes = node
+        .order("GET", "/api/v1/queue/causes", &[])
+        .await?
+        .json()?;
+    assert_eq!(causes["causes"][0]["reason"], "<b>it is gone", "{causes:#}");
+    assert_eq!(causes["causes"][0]["dead"], 1);
+    let done = node.order("POST", revive, &[]).await?;
+    assert_eq!((done.status, &done.json()?["revived"]), (202, &1.into()));
+    let path = "/api/v1/queue/index-repo/github.com%2Facme%2Fgone";
+    assert_eq!(node.get(path).await?.json()?["state"], "due");
+    let changes = records.changes();
+    assert!(changes[0].contains("1 due now"), "{changes:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn queues_have_series_of_their_own() -> Result<()> {
     let node = busy().await?;
     let lines = [

@@ -212,6 +212,10 @@ impl PushListener for Nobody {
     fn pushed<'a>(&'a self, _: &'a Push) -> BoxFuture<'a, ()> {
         async {}.boxed()
     }
+
+    fn tagged<'a>(&'a self, _: &'a str, _: bool) -> BoxFuture<'a, ()> {
+        async {}.boxed()
+    }
 }
 
 pub fn signature(body: &[u8]) -> String {

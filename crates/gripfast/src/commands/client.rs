@@ -73,7 +73,8 @@ impl<'a> Node<'a> {
     fn read(&self, path: &[&str], parameters: &[(&str, &str)]) -> anyhow::Result<Response> {
         let url = self.url(path, parameters);
         let response = self.send(Method::GET, &url, None)?;
-        if response.status != 401 || self.request.url.is_some() {
+        // What is restricted is not there for who shows no token.
+        if !matches!(response.status, 401 | 404) || self.request.url.is_some() {
             return Ok(response);
         }
         match self.token() {
@@ -177,6 +178,25 @@ impl<'a> Node<'a> {
         let response = self.change(method, path, parameters)?;
         let text = if self.request.json { &response } else { done };
         anstream::println!("{text}");
+        Ok(())
+    }
+
+    /// Changes something and shows the response: as it is for `--json`, else as `render` lays it out.
+    pub(crate) fn order_shown<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+        render: impl FnOnce(&T, Now) -> String,
+    ) -> anyhow::Result<()> {
+        let response = self.change(method, path, parameters)?;
+        if self.request.json {
+            anstream::println!("{response}");
+            return Ok(());
+        }
+        let data = serde_json::from_str(&response)
+            .with_context(|| format!("{} gave a response that cannot be read", self.name()))?;
+        anstream::print!("{}", render(&data, Now::new()));
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! `gripfast index status|now|repo`.
+//! `gripfast index status|sources|forget|now|repo`.
 
 mod render;
 
@@ -13,11 +13,23 @@ const PATH: [&str; 3] = ["api", "v1", "index"];
 /// How many tags of a repository are shown.
 const LISTED: usize = 200;
 
-/// Shows the index, or indexes a source or repository now.
+/// Shows the index and its sources, takes leave of one, or indexes a source or repository now.
 pub(crate) fn run(request: NodeRequest, action: IndexAction) -> anyhow::Result<()> {
     let node = Node::new(&request)?;
     match action {
         IndexAction::Status => node.show(&PATH, &[], render::status),
+        IndexAction::Sources => node.show(&PATH, &[], render::sources),
+        IndexAction::Forget { source, hide } => {
+            let path = [&PATH[..], &["forget"]].concat();
+            let (how, done) = if hide {
+                ("hide", format!("hiding the repositories of {source}"))
+            } else {
+                ("remove", format!("removing the repositories of {source}"))
+            };
+            let done = format!("{done}; `gripfast queue ls --kind index-leave` shows progress");
+            let parameters = [("source", &*source), ("how", how)];
+            node.order(Method::POST, &path, &parameters, &done)
+        }
         IndexAction::Repo { name } => {
             let path = [&PATH[..], &["repos", &name]].concat();
             node.show(&path, &[("limit", &request.limit(LISTED))], render::repo)

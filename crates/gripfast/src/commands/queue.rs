@@ -1,4 +1,4 @@
-//! `gripfast queue ls|retry|drop`.
+//! `gripfast queue ls|causes|retry|revive|drop`.
 
 mod render;
 
@@ -15,7 +15,7 @@ const PATH: [&str; 3] = ["api", "v1", "queue"];
 /// How many jobs are listed.
 const LISTED: usize = 1000;
 
-/// Lists jobs, runs one now, or drops it.
+/// Lists jobs and what they failed for, runs them now, or drops one.
 pub(crate) fn run(request: NodeRequest, action: QueueAction) -> anyhow::Result<()> {
     let node = Node::new(&request)?;
     match action {
@@ -35,6 +35,18 @@ pub(crate) fn run(request: NodeRequest, action: QueueAction) -> anyhow::Result<(
                 "{kind} {key} is due now; `gripfast queue ls --kind {kind}` shows progress"
             );
             node.order(Method::POST, &path, &[], &done)
+        }
+        QueueAction::Causes { kind } => {
+            let path = [&PATH[..], &["causes"]].concat();
+            let parameters: Vec<_> = kind.iter().map(|kind| ("kind", &**kind)).collect();
+            node.show(&path, &parameters, render::causes)
+        }
+        QueueAction::Revive { kind, cause } => {
+            let path = [&PATH[..], &["revive"]].concat();
+            let kind = kind.iter().map(|kind| ("kind", &**kind));
+            let cause = cause.iter().map(|cause| ("cause", &**cause));
+            let parameters: Vec<_> = kind.chain(cause).collect();
+            node.order_shown(Method::POST, &path, &parameters, render::revived)
         }
         QueueAction::Drop { job, yes } => forget(&node, request.json, &job, yes),
     }

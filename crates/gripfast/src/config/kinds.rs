@@ -13,7 +13,7 @@ use std::{
 
 use grip_follow::RelayUrl;
 use grip_grasp::{Selection, parse_authors};
-use grip_index::hosted::Claim;
+use grip_index::{GoFilter, LeftSources, PrivateRepos, hosted::Claim};
 use grip_nostr::MaintainerRule;
 use grip_types::{Domain, Service};
 use ipnet::IpNet;
@@ -197,6 +197,16 @@ kinds! {
         let (legacy, reciprocal) = (MaintainerRule::Legacy, MaintainerRule::Reciprocal);
         choice(text, &[("legacy", legacy), ("reciprocal", reciprocal)])
     };
+    PrivateRepos => PrivateRepos: Text, "none|internal|all", "`none` or `internal` or `all`", |text| {
+        let (none, internal) = (PrivateRepos::None, PrivateRepos::Internal);
+        choice(text, &[("none", none), ("internal", internal), ("all", PrivateRepos::All)])
+    };
+    GoFilter => GoFilter: Text, "all|language|go.mod", "`all` or `language` or `go.mod`", |text| {
+        let (all, language) = (GoFilter::All, GoFilter::Language);
+        choice(text, &[("all", all), ("language", language), ("go.mod", GoFilter::GoMod)])
+    };
+    LeftSources => LeftSources: Text, "keep|hide|remove", "`keep` or `hide` or `remove`",
+        |text| choice(text, &LeftSources::ALL.map(|it| (it.name(), it)));
     LogFormat => LogFormat: Text, "text|json", "`text` or `json`", |text| {
         choice(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
     };

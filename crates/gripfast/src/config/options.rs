@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use grip_follow::RelayUrl;
 use grip_grasp::Selection;
-use grip_index::hosted::Claim;
+use grip_index::{GoFilter, LeftSources, PrivateRepos, hosted::Claim};
 use grip_nostr::MaintainerRule;
 use grip_types::{Domain, Service};
 use ipnet::IpNet;
@@ -424,6 +424,25 @@ options! {
         /// Whose repositories on GitHub hosts are indexed: `github.com/orgs/acme`,
         /// `github.com/users/bob`, or `ghe.example.com` for all of a GitHub Enterprise.
         index_github: Vec<IndexedOwner>, example("github.com/orgs/acme,ghe.example.com");
+        /// Which repositories of these are indexed that not everybody may see: `none`, `internal` for
+        /// those that all members of an enterprise see, or `all`. They are shown to the operator, to
+        /// members of a private service, and to readers with an `index_reader_token`.
+        index_github_private: PrivateRepos = "none";
+        /// Which repositories of these are indexed: `all`, those mostly in Go by `language`, or those
+        /// with a `go.mod` at the root of their default branch (`go.mod`; needs a token, without one
+        /// the language decides).
+        index_github_filter: GoFilter = "all";
+        /// Secrets that open the restricted repositories of the index to readers who send one as
+        /// `Authorization: Bearer` or as the password of `Basic`. Prefer `index_reader_token_file` or a
+        /// systemd credential.
+        index_reader_token: Secrets,
+            derived("the systemd credential `index_reader_token`, where there is one");
+        /// File that holds such secrets, one a line.
+        index_reader_token_file: Option<PathBuf>, example("/etc/gripfast/index-readers");
+        /// What becomes of the repositories of a source that left `index_github` on every instance for
+        /// three `re_indexing_period`s, at once where the database is SQLite: `keep`, `hide` until it
+        /// comes back, or `remove`.
+        index_left_sources: LeftSources = "keep";
         /// Tokens for the API of GitHub hosts; without one github.com answers 60 calls an hour. A
         /// token is for github.com, or for the host in front of it: `ghe.example.com=token`. Prefer
         /// `github_token_file` or a systemd credential.

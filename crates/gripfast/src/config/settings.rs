@@ -159,11 +159,12 @@ impl Settings {
     }
 
     /// The secrets that may be in a file, and the file that was named for each.
-    pub(super) fn secret_files(&self) -> [(&'static str, Option<PathBuf>); 3] {
+    pub(super) fn secret_files(&self) -> [(&'static str, Option<PathBuf>); 4] {
         let (about, index, watch) = (&self.about, &self.index, &self.watch);
         [
             ("relay_owner_nsec", &about.relay_owner_nsec_file),
             ("github_token", &index.github_token_file),
+            ("index_reader_token", &index.index_reader_token_file),
             ("github_webhook_secret", &watch.github_webhook_secret_file),
         ]
         .map(|(key, file)| (key, file.clone()))

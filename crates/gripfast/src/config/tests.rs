@@ -668,6 +668,7 @@ fn the_example_loads_when_every_line_is_switched_on() {
         .file("/etc/gripfast/relay.nsec", NSEC)
         .file("/etc/gripfast/github.token", "ghp_x\n")
         .file("/etc/gripfast/webhook.secret", "s\n")
+        .file("/etc/gripfast/index-readers", "r\n")
         .loaded();
     assert_eq!(loaded.warnings, Vec::<String>::new());
     let is_from_file = |o: &&Opt| matches!(loaded.values[o.key].source, Source::File { .. });

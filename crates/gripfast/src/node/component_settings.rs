@@ -7,7 +7,7 @@ use grip_grasp::{ArchiveMode, Bounds, Keep, Lifecycle, Policy, SyncDelays};
 use grip_relay::{HourlyBytes, Limits, Rate, Rates};
 use grip_store::Retention;
 use grip_types::{NetworkPrefixes, Service};
-use grip_web::{NodeInfo, WebLimits, WebSettings};
+use grip_web::{AdminToken, NodeInfo, WebLimits, WebSettings};
 
 use super::identity::Identity;
 use crate::config::{
@@ -70,8 +70,16 @@ pub(super) fn web(settings: &Settings, service: &Service, identity: &Identity) -
         trusted_proxies: settings.reach.trusted_proxy_cidrs.clone(),
         metrics: settings.logs.metrics_enabled,
         private: identity.access(settings, service),
+        index_readers: readers(settings),
         ..WebSettings::new(service.clone())
     }
+}
+
+fn readers(settings: &Settings) -> Vec<AdminToken> {
+    let tokens = settings.index.index_reader_token.iter();
+    tokens
+        .map(|token| AdminToken::new(token.reveal()))
+        .collect()
 }
 
 fn timeouts(timeouts: &Timeouts) -> grip_web::Timeouts {

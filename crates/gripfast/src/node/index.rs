@@ -12,7 +12,7 @@ use grip_index::{
 use grip_tasks::TaskGroup;
 
 use super::{base::Base, github::Gateways};
-use crate::config::GithubHost;
+use crate::config::{GithubHost, options};
 
 /// What is served of it; nothing where it is switched off.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(super) async fn start(base: &Base<'_>, gateways: &Gateways) -> anyhow::Resul
     let hosted = hosted(base, &work);
     let mut sources: Vec<Arc<dyn Source>> = vec![Arc::new(hosted.clone())];
     for (host, gateway) in gateways.all() {
-        sources.extend(github(host, gateway));
+        sources.extend(github(host, gateway, index));
     }
     // Before the index is there, so that no change falls in between.
     let changes = base.grasp.changes();
@@ -44,6 +44,7 @@ pub(super) async fn start(base: &Base<'_>, gateways: &Gateways) -> anyhow::Resul
             re_indexing_period: index.re_indexing_period,
             number_of_items_to_take: index.number_of_items_to_take,
             workers: index.index_workers,
+            left_sources: index.index_left_sources,
             ..grip_index::Options::default()
         },
         group: work,
@@ -82,10 +83,19 @@ fn hosted(base: &Base<'_>, work: &TaskGroup) -> Hosted {
 }
 
 /// The sources of one host, which share its gateway.
-fn github(host: &GithubHost, github: &GitHub) -> impl Iterator<Item = Arc<dyn Source>> {
+fn github(
+    host: &GithubHost,
+    github: &GitHub,
+    index: &options::Index,
+) -> impl Iterator<Item = Arc<dyn Source>> {
     let name = host.service.authority();
+    let options = GitHubOptions {
+        private: index.index_github_private,
+        filter: index.index_github_filter,
+        ..GitHubOptions::default()
+    };
     host.owners.iter().cloned().map(move |owner| {
-        let options = GitHubOptions::default();
+        let options = options.clone();
         let source = GitHubSource::new(github.clone(), &name, owner, options);
         Arc::new(source) as Arc<dyn Source>
     })

@@ -197,7 +197,7 @@ async fn settle(topic: &mut tokio::sync::watch::Receiver<u64>) {
 }
 
 #[tokio::test]
-async fn both_schemas_have_the_same_migrations_tables_and_columns() {
+async fn both_schemas_have_the_same_tables_types_indexes_and_constraints() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
     let names = |engine: &str| {
         let files = std::fs::read_dir(root.join(engine)).unwrap();
@@ -210,25 +210,101 @@ async fn both_schemas_have_the_same_migrations_tables_and_columns() {
     let file = TestDatabase::sqlite().await;
     let server = grip_testkit::PostgresServer::start().await.unwrap();
     let shared = TestDatabase::postgres(&server.url()).await;
-    let columns = columns_of(&file).await;
-    assert!(columns.contains(&("purgatory".to_owned(), "node".to_owned())));
-    assert_eq!(columns, columns_of(&shared).await);
+    let columns = read(&file, &schema::COLUMNS).await;
+    let is_there = |column: &Vec<String>| column[..3] == ["purgatory", "node", "text"];
+    assert!(columns.iter().any(is_there), "{columns:?}");
+    assert_eq!(columns, read(&shared, &schema::COLUMNS).await);
+
+    // The columns of an index, whether it is unique, and which rows it has.
+    let indexes = read(&file, &schema::INDEXES).await;
+    assert!(
+        indexes.iter().any(|index| index[1] == "queue_due"),
+        "{indexes:?}"
+    );
+    assert_eq!(indexes, read(&shared, &schema::INDEXES).await);
+    let keys = read(&file, &schema::KEYS).await;
+    assert!(
+        keys.iter()
+            .any(|key| key[0] == "queue" && key[1] == "unique"),
+        "{keys:?}"
+    );
+    assert_eq!(keys, read(&shared, &schema::KEYS).await);
 }
 
 crate::statements! {
     mod schema {
+        // Table, column, type, whether it must have a value, and its default. An integer key of
+        // SQLite that counts by itself is a number of the same width.
         COLUMNS = {
-            sqlite: "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c \
+            sqlite: "SELECT t.name, c.name, CASE lower(c.type) WHEN 'integer' THEN 'bigint' \
+                         ELSE lower(c.type) END, \
+                     CASE WHEN c.\"notnull\" = 1 OR c.pk > 0 THEN 'required' ELSE 'optional' END, \
+                     coalesce(c.dflt_value, '') \
+                     FROM sqlite_master t, pragma_table_info(t.name) c \
                      WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' \
                      AND t.name NOT LIKE '_sqlx%' ORDER BY 1, 2",
-            postgres: "SELECT table_name::text COLLATE \"C\", column_name::text COLLATE \"C\" \
+            postgres: "SELECT table_name::text COLLATE \"C\", column_name::text COLLATE \"C\", \
+                           CASE data_type WHEN 'bytea' THEN 'blob' ELSE data_type::text END, \
+                           CASE is_nullable WHEN 'NO' THEN 'required' ELSE 'optional' END, \
+                           replace(coalesce(column_default::text, ''), '::text', '') \
                        FROM information_schema.columns WHERE table_schema = 'public' \
                        AND table_name NOT LIKE '\\_sqlx%' ORDER BY 1, 2",
+        };
+        INDEXES = {
+            sqlite: "SELECT m.tbl_name, m.name, \
+                         CASE l.\"unique\" WHEN 1 THEN 'unique' ELSE 'plain' END, \
+                         (SELECT group_concat(coalesce(i.name, '(expression)'), ',') \
+                          FROM (SELECT name FROM pragma_index_info(m.name) ORDER BY seqno) i), \
+                         CASE l.partial WHEN 1 THEN 'some' ELSE 'all' END \
+                     FROM sqlite_master m JOIN pragma_index_list(m.tbl_name) l ON l.name = m.name \
+                     WHERE m.type = 'index' AND m.sql IS NOT NULL \
+                     AND m.tbl_name NOT LIKE '_sqlx%' ORDER BY 1, 2",
+            postgres: "SELECT t.relname::text COLLATE \"C\", c.relname::text COLLATE \"C\", \
+                           CASE WHEN i.indisunique THEN 'unique' ELSE 'plain' END, \
+                           (SELECT string_agg(coalesce(a.attname::text, '(expression)'), ',' \
+                                ORDER BY k.place) \
+                            FROM unnest(i.indkey) WITH ORDINALITY AS k (number, place) \
+                            LEFT JOIN pg_attribute a \
+                                ON a.attrelid = i.indrelid AND a.attnum = k.number AND k.number > 0), \
+                           CASE WHEN i.indpred IS NULL THEN 'all' ELSE 'some' END \
+                       FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+                       JOIN pg_class t ON t.oid = i.indrelid \
+                       JOIN pg_namespace n ON n.oid = t.relnamespace \
+                       WHERE n.nspname = 'public' AND t.relname NOT LIKE '\\_sqlx%' \
+                       AND NOT EXISTS (SELECT 1 FROM pg_constraint p WHERE p.conindid = i.indexrelid) \
+                       ORDER BY 1, 2",
+        };
+        // Primary keys and unique constraints, by table.
+        KEYS = {
+            sqlite: "SELECT name, kind, columns, '', '' FROM ( \
+                         SELECT t.name AS name, 'primary' AS kind, \
+                             (SELECT group_concat(c.name, ',') FROM (SELECT name, pk \
+                              FROM pragma_table_info(t.name) WHERE pk > 0 ORDER BY pk) c) AS columns \
+                         FROM sqlite_master t WHERE t.type = 'table' \
+                         UNION ALL SELECT t.name, 'unique', \
+                             (SELECT group_concat(i.name, ',') FROM (SELECT name \
+                              FROM pragma_index_info(l.name) ORDER BY seqno) i) \
+                         FROM sqlite_master t JOIN pragma_index_list(t.name) l \
+                         WHERE t.type = 'table' AND l.origin = 'u') \
+                     WHERE columns IS NOT NULL AND name NOT LIKE 'sqlite%' \
+                     AND name NOT LIKE '_sqlx%' ORDER BY 1, 2, 3",
+            postgres: "SELECT t.relname::text COLLATE \"C\", \
+                           CASE p.contype WHEN 'p' THEN 'primary' ELSE 'unique' END, \
+                           (SELECT string_agg(a.attname::text, ',' ORDER BY k.place) \
+                            FROM unnest(p.conkey) WITH ORDINALITY AS k (number, place) \
+                            JOIN pg_attribute a \
+                                ON a.attrelid = p.conrelid AND a.attnum = k.number), '', '' \
+                       FROM pg_constraint p JOIN pg_class t ON t.oid = p.conrelid \
+                       JOIN pg_namespace n ON n.oid = t.relnamespace \
+                       WHERE n.nspname = 'public' AND p.contype IN ('p', 'u') \
+                       AND t.relname NOT LIKE '\\_sqlx%' ORDER BY 1, 2, 3",
         };
     }
 }
 
-async fn columns_of(database: &TestDatabase) -> Vec<(String, String)> {
-    let read = database.db().fetch_all(&schema::COLUMNS, &[]);
-    read.await.unwrap()
+async fn read(database: &TestDatabase, statement: &'static crate::Statement) -> Vec<Vec<String>> {
+    type Row = (String, String, String, String, String);
+    let rows: Vec<Row> = database.db().fetch_all(statement, &[]).await.unwrap();
+    let rows = rows.into_iter().map(|(a, b, c, d, e)| vec![a, b, c, d, e]);
+    rows.collect()
 }

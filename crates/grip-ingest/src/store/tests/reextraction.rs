@@ -105,4 +105,29 @@ on_both_engines! {
         let left = kept.store.recent_rejections(10).await.unwrap();
         assert_eq!((left.len(), left[0].bytes), (1, 8));
     }
+
+    async fn a_delivery_that_can_be_read_by_now_is_taken_in_under_its_id(test: TestDatabase) {
+        let kept = kept(test.db());
+        let body = serde_json::json!({
+            "ref": "refs/heads/main",
+            "before": "1".repeat(40),
+            "after": "ab".repeat(20),
+            "repository": { "id": 5, "full_name": "acme/one" },
+            "sender": { "id": 7, "login": "jo", "url": "https://api.github.com/users/jo" },
+        });
+        // As an older version kept it aside that could not read it.
+        let mut batch = Batch::default();
+        let rejected = crate::accept::Rejected {
+            reason: "it is no JSON object".to_owned(),
+            raw: body.to_string(),
+            bytes: body.to_string().len() as i64,
+            delivery_id: Some("d-1".to_owned()),
+        };
+        batch.rejected.insert("digest".to_owned(), rejected);
+        kept.store.accept(&kept.queue, "webhook", batch, LIVE).await.unwrap();
+        begin(&kept, Reextraction::Rejected).await;
+        assert!(step(&kept, Reextraction::Rejected).await);
+        assert_eq!(kept.ids().await, ["delivery d-1"]);
+        assert!(kept.store.recent_rejections(10).await.unwrap().is_empty());
+    }
 }

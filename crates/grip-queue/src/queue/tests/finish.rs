@@ -67,17 +67,31 @@ on_both_engines! {
         assert_eq!(dead.last_error.as_deref(), Some("still none"));
     }
 
-    async fn a_rate_limit_is_waited_for_three_times(test: TestDatabase) {
+    async fn a_rate_limit_is_waited_for_however_often_it_binds(test: TestDatabase) {
         let queue = queue_with(test.db(), &["a"]).await;
-        for _ in 0..2 {
+        for _ in 0..12 {
             let until = test.db().now_ms() + 30 * MINUTE;
             let failed = fail_once(&queue, Failure::rate_limited(until, "slow down")).await;
             let Failed::Later { at_ms } = failed else { panic!("{failed:?}") };
             assert!((until..until + 5_001).contains(&at_ms), "{at_ms} {until}");
         }
-        assert_eq!(facts(&queue, "a").await.attempts, 0);
-        let failed = fail_once(&queue, Failure::rate_limited(0, "slow down")).await;
-        assert_eq!(failed, Failed::Dead);
+        let job = facts(&queue, "a").await;
+        assert_eq!((job.attempts, job.limited), (0, 12));
+    }
+
+    async fn what_may_pass_is_tried_again_with_the_next_period(test: TestDatabase) {
+        let queue = Queue::new(test.db().clone());
+        let jobs = vec![NewJob::new("k", "daily").every(LEASE), NewJob::new("once", "a")];
+        queue.enqueue(jobs).await.unwrap();
+        let lease = claim_one(&queue).await;
+        let now = test.db().now_ms();
+        let failed = queue.fail(&lease, Failure::next_period("access denied")).await.unwrap();
+        let Failed::Later { at_ms } = failed else { panic!("{failed:?}") };
+        assert!(at_ms >= now + LEASE.as_millis() as i64, "{at_ms}");
+        assert_eq!(facts(&queue, "daily").await.last_error.as_deref(), Some("access denied"));
+        let leases = queue.claim("once", 1, LEASE).await.unwrap();
+        let failed = queue.fail(&leases[0], Failure::next_period("access denied")).await.unwrap();
+        assert_eq!(failed, Failed::Dead, "without a period there is no next one");
     }
 
     async fn a_permanent_failure_is_kept_until_somebody_revives_it(test: TestDatabase) {

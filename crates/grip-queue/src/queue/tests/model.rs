@@ -51,7 +51,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let of_lease = prop_oneof![
         2 => (1..4_i64).prop_map(LeaseStep::Renew),
         3 => Just(LeaseStep::Finish),
-        4 => (0..3_u8).prop_map(LeaseStep::Fail),
+        4 => (0..4_u8).prop_map(LeaseStep::Fail),
         1 => (0..3_i64).prop_map(LeaseStep::Postpone),
         1 => Just(LeaseStep::Release),
         1 => Just(LeaseStep::RemoveLeased),
@@ -230,7 +230,7 @@ impl Model {
             // Some time within this step.
             0 if row.attempts < 5 => Some(1),
             // Two steps ahead and a half.
-            1 if row.limited < 3 => Some(5),
+            1 => Some(5),
             _ => None,
         };
         if let Some(wait) = wait {
@@ -368,6 +368,7 @@ async fn play_lease(queue: &Queue, model: &mut Model, claim: usize, step: LeaseS
                 Class::Transient,
                 Class::RateLimited { until_ms },
                 Class::Permanent,
+                Class::NextPeriod,
             ];
             let failure = Failure {
                 class: class_of[usize::from(class)],

@@ -127,6 +127,43 @@ on_both_engines! {
         assert_eq!((found.state, found.last_error.as_deref()), (State::Dead, Some("no")));
     }
 
+    async fn failures_are_grouped_by_cause_and_revived_in_bulk(test: TestDatabase) {
+        let queue = one_of_each(test.db()).await;
+        let fail = async |kind: &'static str, key: String, failure: Failure| {
+            let job = NewJob::new(kind, key).every(LEASE);
+            queue.enqueue(vec![job]).await.unwrap();
+            let leases = queue.claim(kind, 1, LEASE).await.unwrap();
+            queue.fail(&leases[0], failure).await.unwrap();
+        };
+        for n in 0..3 {
+            fail("repo", format!("dead {n}"), Failure::permanent("too many tags")).await;
+        }
+        for n in 0..2 {
+            fail("repo", format!("denied {n}"), Failure::next_period("access denied")).await;
+        }
+        let causes = queue.causes(None).await.unwrap();
+        let shown: Vec<_> = causes
+            .iter()
+            .map(|cause| (&*cause.kind, &*cause.reason, cause.dead, cause.waiting))
+            .collect();
+        let expected = [
+            ("repo", "too many tags", 3, 0),
+            ("repo", "access denied", 0, 2),
+            ("k", "no", 1, 0),
+        ];
+        assert_eq!(shown, expected);
+        assert_eq!(queue.causes(Some("k")).await.unwrap().len(), 1);
+
+        // Without a cause only what is dead; with one also what waits because of it.
+        assert_eq!(queue.revive(Some("repo"), None).await.unwrap(), 3);
+        assert_eq!(queue.claim("repo", 10, LEASE).await.unwrap().len(), 3);
+        assert_eq!(queue.revive(None, Some("access denied")).await.unwrap(), 2);
+        assert_eq!(queue.claim("repo", 10, LEASE).await.unwrap().len(), 2);
+        assert_eq!(queue.revive(None, Some("nothing")).await.unwrap(), 0);
+        assert_eq!(facts(&queue, "dead").await.state, State::Dead);
+        assert_eq!(queue.revive(None, None).await.unwrap(), 1);
+    }
+
     async fn a_name_that_no_job_can_have_is_not_found(test: TestDatabase) {
         let queue = one_of_each(test.db()).await;
         let filter = Filter { kind: Some("k\0".into()), ..Filter::default() };

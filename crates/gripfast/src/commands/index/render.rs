@@ -49,9 +49,26 @@ pub(super) fn status(answer: &IndexStatus, now: Now) -> String {
         let _ = writeln!(out, "the feed last changed {at}");
     }
     out.push('\n');
+    out.push_str(&source_table(sources, now));
+    out
+}
+
+/// The sources alone, and how to take leave of those that left.
+pub(super) fn sources(answer: &IndexStatus, now: Now) -> String {
+    let mut out = source_table(&answer.sources, now);
+    let has_left = |source: &IndexSource| !source.status.is_configured;
+    if answer.sources.iter().any(has_left) {
+        out.push_str(&format!(
+            "  {DIM}`gripfast index forget SOURCE` removes what only a source lists that left the \
+             settings of every instance{DIM:#}\n"
+        ));
+    }
+    out
+}
+
+fn source_table(sources: &[IndexSource], now: Now) -> String {
     if sources.is_empty() {
-        out.push_str("no sources\n");
-        return out;
+        return "no sources\n".to_owned();
     }
     let mut table = Table::new(["source", "repositories", "listed", "next"], 0);
     for IndexSource { status, work } in sources {
@@ -60,10 +77,10 @@ pub(super) fn status(answer: &IndexStatus, now: Now) -> String {
             Some(found) => format!("{}, {found} so far", source.repos),
             None => source.repos.to_string(),
         };
-        let next = if source.is_configured {
-            next(work, now)
-        } else {
-            "not configured".to_owned()
+        let next = match (source.is_configured, source.left_ms) {
+            (true, _) => next(work, now),
+            (false, Some(left)) => format!("hidden {}", now.millis(left)),
+            (false, None) => "not configured".to_owned(),
         };
         table.row([
             &source.name,
@@ -75,8 +92,7 @@ pub(super) fn status(answer: &IndexStatus, now: Now) -> String {
         ]);
         table.note(work.last_error.clone());
     }
-    out.push_str(&table.render());
-    out
+    table.render()
 }
 
 pub(super) fn repo(repo: &IndexedRepo, now: Now) -> String {

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use grip_queue::{JobFacts, KindStats, State};
-use grip_web::api_types::Jobs;
+use grip_web::api_types::{FailureCauses, Jobs, Revived};
 
 use crate::commands::{
     table::{BOLD, DIM, Table, plain},
@@ -60,6 +60,31 @@ fn kinds(kinds: &[KindStats]) -> String {
         ]);
     }
     table.render()
+}
+
+/// What jobs failed for.
+pub(super) fn causes(found: &FailureCauses, now: Now) -> String {
+    if found.causes.is_empty() {
+        return "no job has failed\n".to_owned();
+    }
+    let mut table = Table::new(["kind", "dead", "waiting", "latest"], 0);
+    for cause in &found.causes {
+        let latest = match cause.last_ms {
+            0 => "–".to_owned(),
+            at => now.millis(at),
+        };
+        table.row([&cause.kind, &cause.dead, &cause.waiting, &latest]);
+        table.note(Some(cause.reason.clone()));
+    }
+    table.render()
+}
+
+/// What `revive` has done.
+pub(super) fn revived(done: &Revived, _: Now) -> String {
+    match done.revived {
+        0 => "no such job has failed\n".to_owned(),
+        count => format!("{count} jobs are due now; `gripfast queue ls` shows progress\n"),
+    }
 }
 
 /// What `drop` would do.
