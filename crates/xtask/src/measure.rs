@@ -23,6 +23,8 @@ pub(crate) enum Campaign {
     Queue,
     /// 32 nodes that find each other's repositories, and ten of them killed
     Resolve,
+    /// A checksum database of 1,000,000 records: lookups, tiles, memory
+    Sumdb,
 }
 
 /// Builds the `dist` profile and prints each figure beside its floor.
@@ -76,6 +78,12 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             (QUEUE, "eight_", 1, settings)
         }
         Campaign::Resolve => (PLAIN, "resolve::many::", 1, "GRIPFAST_RESOLVE_NODES=32"),
+        Campaign::Sumdb => (
+            "-p grip-index --lib",
+            "sumdb::tests::lookups",
+            1,
+            "GRIPFAST_SUMDB_RECORDS=1000000",
+        ),
     };
     let words = format!("test {target} -- {filter} --nocapture --test-threads {threads}");
     let settings = settings
