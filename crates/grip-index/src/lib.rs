@@ -11,6 +11,7 @@ mod options;
 pub mod proxy;
 mod source;
 mod store;
+mod sumdb;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -21,4 +22,8 @@ pub use options::Options;
 pub use source::{GoMod, Listing, Occasion, Source, SourceError, SourceFuture, TagAt, Tags, Trust};
 pub use store::{
     Change, Changes, Entry, Op, RepoFacts, SourceStatus, Status, TOPIC, TagFacts, VersionAt,
+};
+pub use sumdb::{
+    Finding, MovedVersion, OpenError as SumDbOpenError, OpenOptions as SumDbOptions, Record, SumDb,
+    SumDbError, SumDbRequest, SumDbStatus, Sums, Verified,
 };

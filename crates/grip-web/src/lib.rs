@@ -28,6 +28,7 @@ mod respond;
 mod routes;
 mod server;
 mod settings;
+mod sumdb;
 mod sync;
 #[cfg(test)]
 mod testing;

@@ -367,6 +367,16 @@ pub(crate) enum IndexAction {
         /// A source or repository, such as github.com/orgs/acme or github.com/acme/tides
         name: String,
     },
+    /// Show the checksum database: its key for GOSUMDB, and tags that moved away from it
+    Sumdb,
+    /// Verify the checksum database: signature, head, tiles, and the sums of all that is here; exit 1
+    /// if anything is wrong (on the node's machine)
+    Verify {
+        /// Keep the verified head in this file, and prove that the log still begins with the one of
+        /// the last time
+        #[arg(long, value_name = "FILE")]
+        since: Option<PathBuf>,
+    },
     /// Say of each tag of a repository why it is in the feed or not
     Repo {
         /// A repository, such as github.com/acme/tides or npub1…/tides

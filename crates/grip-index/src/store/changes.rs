@@ -37,6 +37,8 @@ pub struct Change {
     pub commit: String,
     /// The commit it was at before a move.
     pub previous: Option<String>,
+    /// The commit that the checksum database has logged for this version, where that is another.
+    pub logged: Option<String>,
 }
 
 grip_db::from_row!(Change {
@@ -49,6 +51,7 @@ grip_db::from_row!(Change {
     tag: "tag_name",
     commit: "commit_oid",
     previous: "previous_oid",
+    logged: "logged_oid",
 });
 
 /// A page of changes.

@@ -168,8 +168,12 @@ grip_db::statements! {
                    commit_oid FROM index_versions WHERE path = $1 AND version = $2";
         VERSIONS = "SELECT path, version, first_seen_ns, created, org_repo_name, tag_name, \
                     commit_oid FROM index_versions WHERE path = $1 ORDER BY version LIMIT $2";
-        CHANGES = "SELECT at_ns, op, path, version, created, org_repo_name, tag_name, commit_oid, \
-                   previous_oid FROM index_changes WHERE at_ns > $1 ORDER BY at_ns LIMIT $2";
+        // With the commit that the version was logged at, where that is another.
+        CHANGES = "SELECT c.at_ns, c.op, c.path, c.version, c.created, c.org_repo_name, \
+                   c.tag_name, c.commit_oid, c.previous_oid, r.commit_oid AS logged_oid \
+                   FROM index_changes AS c LEFT JOIN sumdb_records AS r ON r.path = c.path \
+                   AND r.version = c.version AND r.commit_oid <> c.commit_oid \
+                   WHERE c.at_ns > $1 ORDER BY c.at_ns LIMIT $2";
         FORGOTTEN = "SELECT forgotten_ns FROM index_clock";
         FORGET = "DELETE FROM index_changes WHERE at_ns IN \
                   (SELECT at_ns FROM index_changes WHERE at_ns < $1 ORDER BY at_ns LIMIT $2) \
