@@ -28,6 +28,7 @@ CREATE TABLE sumdb_records (
     logged_at BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX sumdb_records_path ON sumdb_records (path, version);
+CREATE INDEX sumdb_records_repo ON sumdb_records (org_repo_name);
 
 -- Nodes over 256 records, 65536, and so on: what the tiles above the lowest consist of.
 CREATE TABLE sumdb_nodes (

@@ -97,12 +97,11 @@ pub(crate) fn of(app: &App) -> Result<&SumDb, WebError> {
     sumdb.ok_or_else(|| not_found("this node logs no checksums"))
 }
 
-/// The signed head, where there is a log.
-pub(crate) async fn head(app: &App) -> Result<Option<Arc<str>>, WebError> {
-    match of(app) {
-        Ok(sumdb) => sumdb.latest().await.map(Some).map_err(unreadable),
-        Err(_) => Ok(None),
-    }
+/// The signed head, where there is a log that can be read.
+pub(crate) async fn head(app: &App) -> Option<Arc<str>> {
+    let latest = of(app).ok()?.latest().await;
+    let noted = |error: &WebError| error.log();
+    latest.map_err(unreadable).inspect_err(noted).ok()
 }
 
 /// Where it answers, for GOSUMDB.

@@ -53,7 +53,7 @@ impl Notices {
                 }
                 [verb, "("] => {
                     above.extend(comment);
-                    block = Some((verb, std::mem::take(&mut above)));
+                    block = Some((*verb, std::mem::take(&mut above)));
                 }
                 words => {
                     above.extend(comment);
@@ -75,7 +75,6 @@ impl Notices {
         match verb {
             "module" => self.deprecated = deprecation(comments),
             "retract" if self.retractions.len() < MAX_RETRACTIONS => {
-                let version = |word: &str| Version::parse(&quoted::unquote(word)?).ok();
                 let range = match arguments {
                     [one] => version(one).map(|one| (one.clone(), one)),
                     ["[", from, ",", to, "]"] => version(from).zip(version(to)),
@@ -100,12 +99,17 @@ impl Notices {
     }
 }
 
+/// A version, in quotes or not.
+fn version(word: &str) -> Option<Version> {
+    Version::parse(&quoted::unquote(word)?).ok()
+}
+
 /// The paragraph of comments that begins with `Deprecated:`.
 fn deprecation(comments: &[&str]) -> Option<String> {
     let mut paragraphs = comments.split(|line| line.is_empty());
     let found = paragraphs.find_map(|paragraph| {
         let first = paragraph.first()?.strip_prefix("Deprecated:")?;
-        Some([&[first], &paragraph[1..]].concat().join(" "))
+        Some([&[first][..], &paragraph[1..]].concat().join(" "))
     });
     found.map(|text| shortened(&text))
 }

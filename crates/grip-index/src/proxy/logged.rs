@@ -42,14 +42,38 @@ impl Proxy {
     }
 
     /// Logs a version, unless it is.
+    ///
+    /// The work goes on when nobody waits for it any more: a module that takes longer than a request
+    /// may is there for the next one.
     pub(super) async fn log(&self, sumdb: &SumDb, at: &ModuleCommit) -> Result<Record, ProxyError> {
         let (path, version) = (&at.module.path, &at.module.version);
         if let Some(record) = sumdb.find(path, version).await? {
             return Ok(record);
         }
-        let sums = self.sums(&self.inner.zips, at).await?;
-        let logged = sumdb.append(vec![self.new_record(at, sums)]).await?;
-        logged.into_iter().next().ok_or_else(ProxyError::cut_short)
+        self.check_room(sumdb, at).await?;
+        let (proxy, sumdb, at) = (self.clone(), sumdb.clone(), at.clone());
+        let logging = async move {
+            let sums = proxy.sums(&proxy.inner.zips, &at).await?;
+            let logged = sumdb.append(vec![proxy.new_record(&at, sums)]).await?;
+            logged.into_iter().next().ok_or_else(ProxyError::cut_short)
+        };
+        let logging = self.inner.hosted.group().spawn("go-proxy-log", logging);
+        logging.await.map_err(|_| ProxyError::cut_short())?
+    }
+
+    /// Refuses a version of a repository that has as many records as one may have.
+    pub(super) async fn check_room(
+        &self,
+        sumdb: &SumDb,
+        at: &ModuleCommit,
+    ) -> Result<(), ProxyError> {
+        let repo = self.inner.hosted.name_of(&at.repo);
+        if sumdb.has_room(&repo).await? {
+            return Ok(());
+        }
+        let what = format!("{}@{}", at.module.path, at.module.version);
+        let reason = "its repository has more versions than this node logs checksums of";
+        Err(ProxyError::not_found(what, reason))
     }
 
     pub(super) async fn sums(
@@ -101,7 +125,8 @@ impl Proxy {
             Err(ProxyError::NotFound { reason, .. }) if has_moved => {
                 counts.refused.fetch_add(1, Ordering::Relaxed);
                 let (logged, now) = (&record.commit, claims[0].commit.to_hex());
-                tracing::warn!(%path, %version, logged, now, "refused a version whose tag has moved");
+                // The move itself was a warning; who asks again and again fills no log.
+                tracing::debug!(%path, %version, logged, now, "refused a version whose tag has moved");
                 let reason = format!(
                     "its tag has moved from commit {logged}, whose checksum is logged and which \
                      cannot be served any more ({reason}), to {now}; ask its author for a new version"

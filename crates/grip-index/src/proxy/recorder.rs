@@ -106,6 +106,7 @@ impl Recorder {
         }
         let found = async {
             let at = self.proxy.locate(&path, &version).await?;
+            self.proxy.check_room(&self.sumdb, &at).await?;
             let sums = self.proxy.sums(&self.proxy.inner.recording, &at).await?;
             Ok(Found::Version(Box::new(at), sums))
         };

@@ -8,6 +8,9 @@ use grip_tlog::{Frontier, Hash};
 
 use super::{NewRecord, Record, SumDb, SumDbError, TOPIC, signed, sql::sql, unsigned};
 
+/// The most records of one repository.
+const MAX_PER_REPOSITORY: i64 = 50_000;
+
 /// The right edge as its row has it: size, roots, verifier.
 type Edge = (i64, String, Option<String>);
 
@@ -20,6 +23,17 @@ impl SumDb {
     ) -> Result<Option<Record>, SumDbError> {
         let asked = [path.as_str().into(), version.as_str().into()];
         Ok(self.inner.db.fetch_optional(&sql::FIND, &asked).await?)
+    }
+
+    /// Whether a repository may have further records. They stay for ever, also when it has gone.
+    pub(crate) async fn has_room(&self, repo: &str) -> Result<bool, SumDbError> {
+        let asked = [repo.into(), MAX_PER_REPOSITORY.into()];
+        let last: Option<(i64,)> = self
+            .inner
+            .db
+            .fetch_optional(&sql::LAST_ROOM, &asked)
+            .await?;
+        Ok(last.is_none())
     }
 
     /// Logs versions, and returns the record of each: that of before where there is one.

@@ -30,6 +30,7 @@ grip_db::statements! {
                      SELECT rows.* FROM {rows $1: level bigint, number bigint, hash text}";
 
         FIND = (record!("sumdb_records AS r WHERE r.path = $1 AND r.version = $2"));
+        LAST_ROOM = "SELECT id FROM sumdb_records WHERE org_repo_name = $1 LIMIT 1 OFFSET $2 - 1";
         KNOWN = (record!("{rows $1: path text, version text} CROSS JOIN sumdb_records AS r \
                           WHERE r.path = rows.path AND r.version = rows.version"));
         RECORDS = (record!("sumdb_records AS r WHERE r.id >= $1 AND r.id < $2 ORDER BY r.id"));

@@ -147,10 +147,16 @@ pub(crate) async fn verify(cx: &RequestContext<'_>, admin: Admin) -> HttpResult 
     let malformed = |_| WebError::Malformed("page is a number".into());
     let page: u64 = page.parse().map_err(malformed)?;
     let audit = admin.begin("index verify", &page.to_string());
-    let verified = cx.app.proxy()?.verify(page).await;
-    let verified = verified.map_err(go::refused)?;
-    audit.end(format!("{} wrong", verified.wrong.len()));
-    json(StatusCode::OK, &json!(verified))
+    match cx.app.proxy()?.verify(page).await {
+        Ok(verified) => {
+            audit.end(format!("{} wrong", verified.wrong.len()));
+            json(StatusCode::OK, &json!(verified))
+        }
+        Err(error) => {
+            audit.end(format!("failed: {error}"));
+            Err(go::refused(error))
+        }
+    }
 }
 
 /// Lists a source, or indexes a repository, at once.

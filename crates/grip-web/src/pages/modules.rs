@@ -13,6 +13,7 @@ use crate::{
     api::index::{self, unreadable},
     api_types::{IndexSource, SumDbView},
     app::App,
+    error::WebError,
     request_context::{HttpResult, RequestContext},
 };
 
@@ -133,7 +134,8 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let mut status = status.map_err(unreadable)?;
     status.sources.truncate(SOURCES);
     page.sources = index::sources(cx.app, std::mem::take(&mut status.sources)).await?;
-    page.sumdb = index::sumdb_view(cx, MOVED).await?;
+    let sumdb = index::sumdb_view(cx, MOVED).await;
+    page.sumdb = sumdb.inspect_err(WebError::log).unwrap_or_default();
     page.counters = counters([
         ("versions in the feed", unsigned(status.versions)),
         ("repositories", unsigned(status.repos)),
