@@ -216,8 +216,8 @@ static ROUTES: &[Route] = &[
     post("/api/v1/queue/{kind}/{key}/retry", "queue", Answer(Api), operator!(api::queue::retry)),
     get("/api/v1/index", "index-api", Answer(Api), read!(api::index::status)),
     post("/api/v1/index/now", "index-api", Answer(Api), operator!(api::index::now)),
-    get("/api/v1/index/sumdb", "index", Answer(Api), read!(api::index::sumdb)),
-    post("/api/v1/index/verify", "index", Bulk(Api), operator!(api::index::verify)),
+    get("/api/v1/index/sumdb", "index-api", Answer(Api), read!(api::index::sumdb)),
+    post("/api/v1/index/verify", "index-api", Bulk(Api), operator!(api::index::verify)),
     get("/api/v1/index/repos", "index-api", Answer(Api), read!(api::index::repos)),
     get("/api/v1/index/repos/{name...}", "index-api", Answer(Api), read!(api::index::repo)),
 
