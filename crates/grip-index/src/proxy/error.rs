@@ -47,6 +47,15 @@ impl ProxyError {
         }
     }
 
+    /// Whether it says nothing of the module that was asked for: the load, or the database.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Busy { .. } => true,
+            Self::Unavailable { source } => matches!(source, Fault::Index(_) | Fault::Log(_)),
+            Self::NotFound { .. } | Self::Moved { .. } => false,
+        }
+    }
+
     pub(super) fn cut_short() -> Self {
         let source = Fault::CutShort;
         Self::Unavailable { source }

@@ -111,6 +111,10 @@ impl Recorder {
             Ok(Found::Version(Box::new(at), sums))
         };
         let found = skipped(found.await, &path, &version)?;
+        // Reading that ends with the node says nothing of the version.
+        if found.is_none() && self.proxy.inner.hosted.group().token().is_cancelled() {
+            return Err(ProxyError::cut_short());
+        }
         Ok(found.unwrap_or(Found::Unreadable))
     }
 
@@ -182,7 +186,8 @@ enum Found {
     Nothing,
 }
 
-/// What cannot be served is left out; faults of ours are for another attempt.
+/// What cannot be read is left out, so that no repository holds up the others; faults of the database
+/// are for another attempt.
 fn skipped<T>(
     found: Result<T, ProxyError>,
     path: &ModulePath,
@@ -190,10 +195,10 @@ fn skipped<T>(
 ) -> Result<Option<T>, ProxyError> {
     match found {
         Ok(found) => Ok(Some(found)),
-        Err(error @ (ProxyError::NotFound { .. } | ProxyError::Moved { .. })) => {
+        Err(error) if error.is_passing() => Err(error),
+        Err(error) => {
             tracing::debug!(%path, %version, %error, "a version cannot be logged");
             Ok(None)
         }
-        Err(error) => Err(error),
     }
 }

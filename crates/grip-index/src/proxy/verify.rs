@@ -1,6 +1,7 @@
 //! Verification of the checksum database against the repositories.
 
 use grip_go::{ModulePath, Version};
+use grip_types::ErrorChain;
 
 use super::{Proxy, ProxyError, indexed_versions::IndexedVersion, module_reader::ModuleCommit};
 use crate::{Finding, Record, Sums, Verified};
@@ -26,7 +27,8 @@ impl Proxy {
                 Err(ProxyError::NotFound { reason, .. }) => {
                     verified.not_here.push(Finding::new(what, reason));
                 }
-                Err(error) => return Err(error),
+                Err(error) if error.is_passing() => return Err(error),
+                Err(error) => verified.wrong.push(Finding::new(what, ErrorChain(&error))),
             }
         }
         Ok(verified)

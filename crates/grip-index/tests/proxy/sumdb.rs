@@ -174,3 +174,18 @@ async fn a_forged_record_does_not_pass_verification() {
     let version = format!("{}@v1.0.0", scene.path);
     assert_eq!(wrong, ["tile 8/0/000.p/1", version.as_str()]);
 }
+
+#[tokio::test]
+async fn a_version_that_cannot_be_zipped_holds_up_no_other() {
+    let scene = scene().await;
+    scene.commit("case.txt", "");
+    scene.commit("CASE.txt", "");
+    scene.tag("v1.1.0");
+    scene.git(["rm", "CASE.txt"]);
+    scene.commit("fixed.go", "package hello\n");
+    scene.tag("v1.2.0");
+    scene.publish().await;
+    let last = scene.recorded("v1.2.0").await;
+    assert_eq!(last.id, 1);
+    scene.refuses("v1.1.0.zip", "differs only in case").await;
+}
