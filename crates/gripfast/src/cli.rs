@@ -369,8 +369,7 @@ pub(crate) enum IndexAction {
     },
     /// Show the checksum database: its key for GOSUMDB, and tags that moved away from it
     Sumdb,
-    /// Verify the checksum database: signature, head, tiles, and the sums of all that is here; exit 1
-    /// if anything is wrong (on the node's machine)
+    /// Verify the whole checksum database; exit 1 if anything is wrong (on the node's machine)
     Verify {
         /// Keep the verified head in this file, and prove that the log still begins with the one of
         /// the last time
