@@ -3,9 +3,11 @@
 //! As lenient as Go is with a dependency: all that concerns other lines (unknown words, broken
 //! strings, comments in another encoding) is not looked at.
 
+mod notices;
 mod quoted;
 mod statements;
 
+pub use notices::{Notices, Retraction};
 use statements::{Statement, Statements};
 
 use crate::{InvalidPath, ModulePath};

@@ -6,6 +6,7 @@ mod module_version;
 mod path;
 pub mod pseudo;
 mod shown;
+pub mod sum;
 pub mod tag;
 mod unicode;
 mod version;

@@ -11,6 +11,7 @@ mod options;
 pub mod proxy;
 mod source;
 mod store;
+mod sumdb;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -24,4 +25,8 @@ pub use source::{
 };
 pub use store::{
     Change, Changes, Entry, Op, Reader, RepoFacts, SourceStatus, Status, TOPIC, TagFacts, VersionAt,
+};
+pub use sumdb::{
+    Finding, MovedVersion, OpenError as SumDbOpenError, OpenOptions as SumDbOptions, Record, SumDb,
+    SumDbError, SumDbRequest, SumDbStatus, Sums, Verified,
 };

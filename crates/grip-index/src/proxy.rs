@@ -3,16 +3,17 @@
 //! Versions come from the index and are looked up in the repository once more before they are
 //! served. Branches and commits have pseudo-versions, made and checked as go does it.
 //!
-//! **Tags that move.** A version is what its tag leads to now. Go remembers the checksum of what it
-//! got first, so a client with the old one reports a mismatch; that is the purpose of checksums,
-//! and to go on serving what the owner has taken back would be worse. Between the move and the
-//! index's next look the version is not served at all. `.info` names the commit (`Origin.Hash`), and
-//! `/index/changes` lists the move.
+//! **Tags that move.** With a checksum database a version is what was logged for it, as long as its
+//! tag is there at all and the logged commit can be read; then it is refused, with the reason. Without
+//! one it is what its tag leads to now, and between the move and the index's next look it is not
+//! served. `.info` names the commit (`Origin.Hash`), and `/index/changes` lists the move.
 //!
 //! Invariants:
 //! - Nothing is served that the index does not list, but for commits of a repository that a module
 //!   path names, or that has indexed versions of that module.
-//! - A commit is only served if a branch or tag of the same owner leads to it.
+//! - A commit is only served if a branch or tag of the same owner leads to it, or did so when a
+//!   version was logged that still has its tag.
+//! - No zip is sent of a version that is not logged, where there is a checksum database.
 //! - Work is bounded: so many reads, walks and zips at once, so many more wait, the rest is
 //!   [`ProxyError::Busy`]. What one of them may take has a bound of its own.
 
@@ -22,10 +23,13 @@ mod history;
 mod indexed_versions;
 mod info;
 mod locate;
+mod logged;
 mod module_reader;
 mod permits;
 mod pseudo_version_cache;
+mod recorder;
 mod request;
+mod verify;
 mod versions;
 mod zip;
 
@@ -33,19 +37,21 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use grip_db::Db;
-use grip_go::{ModulePath, Version, implied_go_mod};
+use grip_go::{ModulePath, Version, go_mod::Notices, implied_go_mod};
 use tokio::sync::Semaphore;
 
 pub use body::Body;
 pub use error::{Fault, ProxyError};
 pub use info::Info;
+pub use recorder::Recorder;
 pub use request::{Query, Request};
 pub use zip::Zip;
 
 use crate::{
-    GoMod,
+    GoMod, SumDb,
     hosted::{Hosted, go_mod_at},
 };
+use logged::LogCounts;
 use permits::Permits;
 use pseudo_version_cache::PseudoVersionCache;
 
@@ -86,6 +92,10 @@ struct Inner {
     /// For what may go through a whole history.
     walks: Permits,
     zips: Permits,
+    /// For the recorder, which is in nobody's way.
+    recording: Permits,
+    sumdb: Option<SumDb>,
+    log_counts: LogCounts,
     pseudo_versions: PseudoVersionCache,
     /// MiB of file contents in memory, over all zips.
     memory: Arc<Semaphore>,
@@ -102,13 +112,17 @@ pub enum Answer {
 }
 
 impl Proxy {
-    pub fn new(db: Db, hosted: Hosted, options: Options) -> Self {
+    /// Without `sumdb` nothing is logged, and versions move with their tags.
+    pub fn new(db: Db, hosted: Hosted, sumdb: Option<SumDb>, options: Options) -> Self {
         let inner = Inner {
             db,
             hosted,
             reads: Permits::new(16, 512),
             walks: Permits::new(2, 64),
             zips: Permits::new(options.zips_at_once, 16 * options.zips_at_once),
+            recording: Permits::new(1, 1),
+            sumdb,
+            log_counts: LogCounts::default(),
             pseudo_versions: PseudoVersionCache::default(),
             memory: Arc::new(Semaphore::new(zip::MEMORY_MIB)),
             options,
@@ -188,9 +202,21 @@ impl Proxy {
         }
     }
 
+    /// What the author says of a module in the go.mod of its latest version.
+    pub async fn notices(&self, path: &ModulePath) -> Result<Notices, ProxyError> {
+        let versions = self.versions(path).await?;
+        let Some(latest) = self.latest_of(path, &versions).await? else {
+            return Ok(Notices::default());
+        };
+        Ok(Notices::read(&self.go_mod(path, &latest).await?))
+    }
+
     /// The zip of a version, to be opened once it is clear that it shall be sent.
     pub async fn zip(&self, path: &ModulePath, version: &Version) -> Result<Zip, ProxyError> {
         let at = self.locate(path, version).await?;
+        if let Some(sumdb) = &self.inner.sumdb {
+            self.log(sumdb, &at).await?;
+        }
         Ok(Zip::new(self.clone(), at))
     }
 }

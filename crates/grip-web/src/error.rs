@@ -84,6 +84,10 @@ pub(crate) enum WebError {
     Forgotten { up_to_ns: i64 },
     #[error("the go command asked for what is not here: {0}")]
     NoSuchModule(String),
+    #[error("the go command asked for a version whose tag has moved: {0}")]
+    MovedModule(String),
+    #[error("one address has too many commits logged")]
+    TooManyRecords,
     #[error("too many modules are asked for at once")]
     ModulesBusy { retry_after: Duration },
     #[error(transparent)]
@@ -198,6 +202,11 @@ impl WebError {
                 format!("The changes after this cursor are no longer kept. Read /index from its \
                          beginning, and then go on with cursor={up_to_ns}.");
             Self::NoSuchModule(why) => NOT_FOUND, why.clone();
+            // Not 404: no other proxy of the client's list is asked for it.
+            Self::MovedModule(why) => CONFLICT, why.clone();
+            Self::TooManyRecords => TOO_MANY_REQUESTS,
+                "You asked for too many commits that nobody asked for before. Try again in an hour, or \
+                 ask for tagged versions.";
             Self::ModulesBusy { .. } => TOO_MANY_REQUESTS,
                 "Too many modules are asked for at once. Try again in a few seconds.";
             Self::SyncOff => CONFLICT,
@@ -227,6 +236,7 @@ impl WebError {
             }
             Self::Away { .. } => Some(Duration::from_secs(5)),
             Self::TooSlow => Some(Duration::from_secs(60)),
+            Self::TooManyRecords => Some(Duration::from_secs(3600)),
             Self::ModulesBusy { retry_after } => Some(*retry_after),
             Self::Resolving(error) => error.retry_after(),
             Self::Draining | Self::Damaged { .. } => Some(Duration::from_secs(60)),

@@ -14,10 +14,10 @@ use crate::{
     etag::ETag,
     limits::Class,
     request_context::{HttpResult, RequestContext},
-    respond,
+    respond, sumdb,
 };
 
-const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 
 pub(crate) async fn proxy(cx: &RequestContext<'_>) -> HttpResult {
     let proxy = cx.app.proxy()?;
@@ -27,6 +27,9 @@ pub(crate) async fn proxy(cx: &RequestContext<'_>) -> HttpResult {
         _ => Class::Module,
     };
     let work = async {
+        if let ModuleRequest::Zip(path, version) = &request {
+            sumdb::check_budget(cx, proxy, path, version).await?;
+        }
         match proxy.answer(&request).await.map_err(refused)? {
             Answer::List(list) => Ok(small(cx, TEXT, list.into())),
             Answer::Info(json) => Ok(small(cx, "application/json", json)),
@@ -37,7 +40,11 @@ pub(crate) async fn proxy(cx: &RequestContext<'_>) -> HttpResult {
     cx.limited(class, cx.settings.timeouts.module, work).await
 }
 
-fn small(cx: &RequestContext<'_>, kind: &'static str, body: bytes::Bytes) -> http::Response<Body> {
+pub(crate) fn small(
+    cx: &RequestContext<'_>,
+    kind: &'static str,
+    body: bytes::Bytes,
+) -> http::Response<Body> {
     let etag = ETag::of([&body[..]]);
     if etag.is_known(cx.headers()) {
         etag.unchanged()
@@ -61,9 +68,10 @@ async fn zip(cx: &RequestContext<'_>, zip: Zip) -> HttpResult {
     Ok(etag.put_on(response))
 }
 
-fn refused(error: ProxyError) -> WebError {
+pub(crate) fn refused(error: ProxyError) -> WebError {
     match error {
         ProxyError::NotFound { .. } => WebError::NoSuchModule(error.to_string()),
+        ProxyError::Moved { .. } => WebError::MovedModule(error.to_string()),
         ProxyError::Busy { retry_after } => WebError::ModulesBusy { retry_after },
         error => WebError::internal("a module cannot be served", error),
     }

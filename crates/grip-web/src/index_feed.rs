@@ -6,6 +6,7 @@
 mod gzip;
 mod parameters;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use grip_index::{Change, Changes, FeedQuery, Reader};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
@@ -22,10 +23,13 @@ use crate::{
     request_context::{HttpResult, RequestContext},
     respond::{self, WithHeader as _},
     restricted,
+    sumdb,
 };
 
 /// Lines of JSON. Go tools do not look at the type; a browser should not take it for a page.
 const LINES: &str = "application/x-ndjson";
+/// The head of the checksum database's log: a signed note, in base64.
+const LOG_HEAD: HeaderName = HeaderName::from_static("gripfast-log-head");
 /// Where the next page of changes begins.
 const CURSOR: HeaderName = HeaderName::from_static("gripfast-cursor");
 
@@ -67,7 +71,9 @@ pub(crate) async fn changes(cx: &RequestContext<'_>) -> HttpResult {
     let index = cx.app.index()?;
     let is_gzip = negotiation::wants_gzip(cx.headers());
     let reader = restricted::reader(cx);
-    let asked = format!("changes {cursor} {limit} {reader:?}");
+    // A log that grew is news to who follows it, whether or not the feed has changed.
+    let log_head = sumdb::head(cx.app).await;
+    let asked = format!("changes {cursor} {limit} {reader:?} {log_head:?}");
     let etag = etag(index.stamp().await.map_err(unreadable)?, &asked, is_gzip);
     if etag.is_known(cx.headers()) {
         return Ok(kept_apart(varying(etag.unchanged()), reader));
@@ -89,6 +95,11 @@ pub(crate) async fn changes(cx: &RequestContext<'_>) -> HttpResult {
     response
         .headers_mut()
         .insert(CURSOR, HeaderValue::from(next));
+    if let Some(note) = log_head {
+        let note = HeaderValue::try_from(STANDARD.encode(&*note));
+        let note = note.map_err(|e| WebError::internal("a head cannot be sent", e))?;
+        response.headers_mut().insert(LOG_HEAD, note);
+    }
     Ok(kept_apart(response, reader))
 }
 
@@ -125,6 +136,9 @@ pub(crate) struct Line {
     commit: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     previous: Option<String>,
+    /// What the checksum database has logged, and the proxy serves, instead of this commit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logged: Option<String>,
 }
 
 impl From<Change> for Line {
@@ -140,6 +154,7 @@ impl From<Change> for Line {
             tag: change.tag,
             commit: change.commit,
             previous: change.previous,
+            logged: change.logged,
         }
     }
 }

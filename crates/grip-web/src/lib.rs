@@ -29,6 +29,7 @@ mod restricted;
 mod routes;
 mod server;
 mod settings;
+mod sumdb;
 mod sync;
 #[cfg(test)]
 mod testing;

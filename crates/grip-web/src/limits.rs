@@ -107,6 +107,8 @@ pub(crate) struct Limits {
     reserve: ConnectionCounts,
     closed_unread: AtomicU64,
     rate: Live<Rate>,
+    /// Commits of modules that are logged because a network asked for them.
+    logged_commits: Rate,
 }
 
 /// The right to do one piece of work.
@@ -145,7 +147,8 @@ impl Limits {
             connections: ConnectionCounts::default(),
             reserve: ConnectionCounts::default(),
             closed_unread: AtomicU64::new(0),
-            rate: Live::new(Rate::new(bounds)),
+            rate: Live::new(Rate::new(request_quota(bounds))),
+            logged_commits: Rate::new(logged_commits_quota()),
         }
     }
 
@@ -236,9 +239,18 @@ impl Limits {
         if client.exempt {
             return true;
         }
-        let fits = |rate: &Rate| rate.is_for(bounds);
-        let rate = self.rate.renew(fits, || Rate::new(bounds));
+        let quota = request_quota(bounds);
+        let fits = |rate: &Rate| rate.quota == quota;
+        let rate = self.rate.renew(fits, || Rate::new(quota));
         rate.spend(bounds.networks.network(client.ip))
+    }
+
+    /// Spends one of the commits that the client may have logged; false if none is left.
+    pub(crate) fn spend_logged_commit(&self, client: Client, bounds: &WebLimits) -> bool {
+        client.exempt
+            || self
+                .logged_commits
+                .spend(bounds.networks.network(client.ip))
     }
 
     pub(crate) fn in_flight(&self, class: Class) -> usize {
@@ -360,10 +372,22 @@ impl<K: Clone + Eq + Hash> Drop for KeyPermit<K> {
 
 /// A token bucket per address.
 struct Rate {
-    per_second: NonZeroU32,
-    burst: NonZeroU32,
+    quota: Quota,
     limiter: DefaultKeyedRateLimiter<ClientNetwork>,
     spent: AtomicUsize,
+}
+
+/// Zero would lock everyone out, operator included: it is read as one.
+fn request_quota(bounds: &WebLimits) -> Quota {
+    let at_least_one = |n| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
+    Quota::per_second(at_least_one(bounds.requests_per_second))
+        .allow_burst(at_least_one(bounds.request_burst))
+}
+
+/// A record stays for ever, and of commits without a tag there are as many as a repository has.
+fn logged_commits_quota() -> Quota {
+    const PER_HOUR: NonZeroU32 = NonZeroU32::new(256).expect("it is not zero");
+    Quota::per_hour(PER_HOUR)
 }
 
 impl Rate {
@@ -371,27 +395,12 @@ impl Rate {
     /// is bounded by those that were active within a refill, and this number.
     const SWEEP_EVERY: usize = 16_384;
 
-    fn new(bounds: &WebLimits) -> Self {
-        let (per_second, burst) = Self::quota(bounds);
+    fn new(quota: Quota) -> Self {
         Self {
-            per_second,
-            burst,
-            limiter: RateLimiter::keyed(Quota::per_second(per_second).allow_burst(burst)),
+            quota,
+            limiter: RateLimiter::keyed(quota),
             spent: AtomicUsize::new(0),
         }
-    }
-
-    /// Zero would lock everyone out, operator included: it is read as one.
-    fn quota(bounds: &WebLimits) -> (NonZeroU32, NonZeroU32) {
-        let at_least_one = |n| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
-        (
-            at_least_one(bounds.requests_per_second),
-            at_least_one(bounds.request_burst),
-        )
-    }
-
-    fn is_for(&self, bounds: &WebLimits) -> bool {
-        (self.per_second, self.burst) == Self::quota(bounds)
     }
 
     fn spend(&self, key: ClientNetwork) -> bool {
@@ -414,6 +423,18 @@ mod tests {
     fn client(last: u8, exempt: bool) -> Client {
         let ip = ip(last);
         Client { ip, exempt }
+    }
+
+    #[test]
+    fn commits_are_logged_for_a_network_until_its_share_of_the_hour_is_spent() {
+        let bounds = WebLimits::default();
+        let limits = Limits::new(&bounds);
+        for _ in 0..256 {
+            assert!(limits.spend_logged_commit(client(1, false), &bounds));
+        }
+        assert!(!limits.spend_logged_commit(client(1, false), &bounds));
+        assert!(limits.spend_logged_commit(client(2, false), &bounds));
+        assert!(limits.spend_logged_commit(client(1, true), &bounds));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
     probes,
     request_context::{HttpResult, RequestContext},
     resolve::{self, Action},
-    webhook, websocket,
+    sumdb, webhook, websocket,
 };
 
 /// One row of the table.
@@ -173,6 +173,7 @@ static ROUTES: &[Route] = &[
 
     get("/index", "index", Answer(Feed), read!(index_feed::versions)),
     get("/index/changes", "index-changes", Answer(Feed), read!(index_feed::changes)),
+    get("/go/sumdb/{path...}", "sumdb", ByHandler, read!(sumdb::answer)),
     get("/go/{path...}", "go", ByHandler, read!(go::proxy)),
 
     get("/repositories", "page", Answer(Page), read!(pages::repositories::page)),
@@ -219,6 +220,8 @@ static ROUTES: &[Route] = &[
     get("/api/v1/index", "index-api", Answer(Api), read!(api::index::status)),
     post("/api/v1/index/now", "index-api", Answer(Api), operator!(api::index::now)),
     post("/api/v1/index/forget", "index-api", Answer(Api), operator!(api::index::forget)),
+    get("/api/v1/index/sumdb", "index-api", Answer(Api), read!(api::index::sumdb)),
+    post("/api/v1/index/verify", "index-api", Bulk(Api), operator!(api::index::verify)),
     get("/api/v1/index/repos", "index-api", Answer(Api), read!(api::index::repos)),
     get("/api/v1/index/repos/{name...}", "index-api", Answer(Api), read!(api::index::repo)),
 

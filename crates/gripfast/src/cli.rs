@@ -396,6 +396,15 @@ pub(crate) enum IndexAction {
         #[arg(long)]
         hide: bool,
     },
+    /// Show the checksum database: its key for GOSUMDB, and tags that moved away from it
+    Sumdb,
+    /// Verify the whole checksum database; exit 1 if anything is wrong (on the node's machine)
+    Verify {
+        /// Keep the verified head in this file, and prove that the log still begins with the one of
+        /// the last time
+        #[arg(long, value_name = "FILE")]
+        since: Option<PathBuf>,
+    },
     /// Say of each tag of a repository why it is in the feed or not
     Repo {
         /// A repository, such as github.com/acme/tides or npub1…/tides
@@ -559,9 +568,9 @@ fn below(parent: &str, leaf: clap::Command) -> clap::Command {
         (_, "backfill") => asking(leaf)
             .mut_arg("url", |url| url.hide(true))
             .args(["data_dir", "database_url"].map(plain_option)),
-        (_, "now" | "retry" | "drop" | "reextract" | "retention")
+        (_, "now" | "retry" | "drop" | "reextract" | "retention" | "verify")
         | ("repos" | "events" | "holding", _) => asking(leaf).arg(plain_option("data_dir")),
-        ("sync", "status") | (_, "ls" | "gaps" | "repo") => asking(leaf).arg(limit()),
+        ("sync", "status") | (_, "ls" | "gaps" | "repo" | "sumdb") => asking(leaf).arg(limit()),
         _ => asking(leaf),
     }
 }

@@ -7,6 +7,8 @@ use std::{
     path::Path,
 };
 
+use anyhow::Context as _;
+
 /// Random bytes in one, twice as many hex digits.
 const BYTES: usize = 32;
 
@@ -41,6 +43,15 @@ pub(crate) fn keep(path: &Path) -> io::Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => take(path),
         Err(error) => Err(error),
     }
+}
+
+/// The same as bytes.
+pub(crate) fn seed(path: &Path) -> anyhow::Result<[u8; BYTES]> {
+    let text = keep(path);
+    let text = text.with_context(|| format!("cannot keep a key in {}", path.display()))?;
+    let mut seed = [0; BYTES];
+    faster_hex::hex_decode(text.as_bytes(), &mut seed).context("the key is not hexadecimal")?;
+    Ok(seed)
 }
 
 /// Keeps a secret that was made elsewhere.

@@ -33,6 +33,8 @@ pub(crate) enum Campaign {
     Resolve,
     /// 100,000 deletion requests, from the day they come until they are forgotten
     Retention,
+    /// A checksum database of 1,000,000 records: lookups, tiles, memory
+    Sumdb,
 }
 
 /// Builds the `dist` profile and prints each figure beside its floor.
@@ -116,6 +118,12 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             "requests::the_store_after_thousands",
             1,
             "GRIPFAST_DELETION_REQUESTS=100000",
+        ),
+        Campaign::Sumdb => (
+            "-p grip-index --lib",
+            "sumdb::tests::lookups",
+            1,
+            "GRIPFAST_SUMDB_RECORDS=1000000",
         ),
     };
     let words = format!("test {target} -- {filter} --nocapture --test-threads {threads}");

@@ -113,7 +113,7 @@ impl<'a> Words<'a> {
 }
 
 /// The first word of a line and what follows it; none at its end or at a comment.
-fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|byte| !b" \t\r".contains(byte))?;
     let line = &line[start..];
     let len = match line {

@@ -4,5 +4,4 @@
 mod direct;
 mod proxy;
 mod repository;
-mod sum;
 mod tool;

@@ -3,14 +3,13 @@
 use std::{fs, path::Path};
 
 use grip_go::{
-    Module, ModulePath, Version, implied_go_mod,
+    Module, ModulePath, Version, implied_go_mod, sum,
     zip::{Entry, Kind, Selection},
 };
 use tempfile::TempDir;
 
 use crate::{
     repository::{Release, Repository},
-    sum,
     tool::{Go, succeeded},
 };
 
@@ -166,6 +165,6 @@ fn go_reads_a_zip_of_very_many_files() {
     let names = paths
         .iter()
         .map(|path| format!("{}{path}", selection.prefix()));
-    let sum = sum::h1(names.map(|name| (name, &b""[..])));
+    let sum = sum::of_files(names.map(|name| (name, &b""[..])));
     assert_eq!(said[0]["Sum"], *sum, "{:#}", said[0]);
 }

@@ -7,13 +7,11 @@ use std::{
 };
 
 use grip_go::{
-    Found, Module, ModulePath, NotAModule, candidates, implied_go_mod, module_version,
+    Found, Module, ModulePath, NotAModule, candidates, implied_go_mod, module_version, sum,
     tag::{self, VersionTag},
     zip::{Entry, Kind, Selection},
 };
 use tempfile::TempDir;
-
-use crate::sum;
 
 /// A file to commit: its path and its content.
 pub type File<'a> = (&'a str, &'a str);
@@ -180,7 +178,7 @@ impl Repository {
             .write_to(&mut zip, |_| Ok(blobs.next().unwrap().as_slice()))
             .unwrap();
         let named = selection.files().iter().zip(&content);
-        let sum = sum::h1(named.map(|(file, content)| {
+        let sum = sum::of_files(named.map(|(file, content)| {
             let name = format!("{}{}", selection.prefix(), file.path);
             (name, content.as_slice())
         }));
@@ -213,6 +211,6 @@ impl Release {
     }
 
     pub fn go_mod_sum(&self) -> String {
-        sum::h1([("go.mod".to_owned(), self.go_mod.as_slice())])
+        sum::of_go_mod(&self.go_mod)
     }
 }

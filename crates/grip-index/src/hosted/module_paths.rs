@@ -28,6 +28,11 @@ impl ModulePaths {
         &self.root
     }
 
+    /// The host that all of them begin with.
+    pub fn host(&self) -> &str {
+        self.root.split('/').next().unwrap_or_default()
+    }
+
     /// The module path of a repository's root.
     ///
     /// Identifiers may hold much that Go does not take (`naïve repo`, `a+b`), and a host may have

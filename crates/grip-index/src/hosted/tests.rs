@@ -404,5 +404,6 @@ grip_db::on_both_engines! {
     async fn every_statement_is_understood(test: TestDatabase) {
         grip_db::prepare_all(test.db(), catch_up::sql::ALL).await.unwrap();
         grip_db::prepare_all(test.db(), crate::proxy::STATEMENTS).await.unwrap();
+        grip_db::prepare_all(test.db(), crate::sumdb::STATEMENTS).await.unwrap();
     }
 }

@@ -5,6 +5,8 @@ use std::{fmt, time::Duration};
 use grip_db::DbError;
 use grip_git::{RepoError, TreeError};
 
+use crate::SumDbError;
+
 /// Why there is no answer. The go command prints these texts to its user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -12,6 +14,10 @@ pub enum ProxyError {
     /// Not here, or not to be had as a module; go then asks the next proxy of its list.
     #[error("not found: {what}: {reason}")]
     NotFound { what: String, reason: String },
+    /// Its tag leads to something else than what was logged, which is not here any more. Not for the
+    /// next proxy to answer.
+    #[error("refused: {what}: {reason}")]
+    Moved { what: String, reason: String },
     #[error("too many modules are asked for at once; try again in {} s", .retry_after.as_secs())]
     Busy { retry_after: Duration },
     /// A fault on our side; the text for the log is the source's.
@@ -27,6 +33,8 @@ pub enum Fault {
     Index(#[source] DbError),
     #[error("the repository cannot be read")]
     Repository(#[source] RepoError),
+    #[error("the checksum database cannot be used")]
+    Log(#[source] SumDbError),
     #[error("the work was cut short")]
     CutShort,
 }
@@ -36,6 +44,15 @@ impl ProxyError {
         Self::NotFound {
             what: what.to_string(),
             reason: reason.to_string(),
+        }
+    }
+
+    /// Whether it says nothing of the module that was asked for: the load, or the database.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Busy { .. } => true,
+            Self::Unavailable { source } => matches!(source, Fault::Index(_) | Fault::Log(_)),
+            Self::NotFound { .. } | Self::Moved { .. } => false,
         }
     }
 
@@ -68,6 +85,14 @@ impl From<DbError> for ProxyError {
     fn from(error: DbError) -> Self {
         Self::Unavailable {
             source: Fault::Index(error),
+        }
+    }
+}
+
+impl From<SumDbError> for ProxyError {
+    fn from(error: SumDbError) -> Self {
+        Self::Unavailable {
+            source: Fault::Log(error),
         }
     }
 }

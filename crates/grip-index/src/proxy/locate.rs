@@ -27,6 +27,12 @@ impl Proxy {
             return reading.await;
         }
         let claims = indexed_versions::version(&self.inner.db, path, version).await?;
+        if let Some(sumdb) = &self.inner.sumdb
+            && !claims.is_empty()
+            && let Some(record) = sumdb.find(path, version).await?
+        {
+            return self.locate_logged(path, version, &claims, record).await;
+        }
         let mut last = None;
         for claim in claims {
             match self.locate_indexed(path, claim).await {
@@ -42,7 +48,7 @@ impl Proxy {
     }
 
     /// The module as one claim has it; none if the claim is not one of this node.
-    async fn locate_indexed(
+    pub(super) async fn locate_indexed(
         &self,
         path: &ModulePath,
         claim: IndexedVersion,
@@ -103,7 +109,7 @@ impl Proxy {
     }
 
     /// The root of an indexed version; none if it is not here, or may not be any more.
-    fn root_of(&self, path: &ModulePath, claim: &IndexedVersion) -> Option<ModuleRoot> {
+    pub(super) fn root_of(&self, path: &ModulePath, claim: &IndexedVersion) -> Option<ModuleRoot> {
         let hosted = &self.inner.hosted;
         let repo = hosted.served_repository(&claim.repo)?;
         if hosted.trusts(&claim.repo, path) == Trust::Refused {

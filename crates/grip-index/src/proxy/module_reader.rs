@@ -84,11 +84,41 @@ impl ModuleReader<'_> {
                           ask again in a moment";
             return Err(ProxyError::not_found(what, reason));
         }
-        let commit = self.commit(&what, &indexed.commit)?;
-        let tag = tag::read(&indexed.tag)
-            .ok_or_else(|| ProxyError::not_found(&what, "the tag names no version"))?;
-        let module = self.module(&what, &commit, &tag)?;
-        self.check(&what, &module, &indexed.version)?;
+        self.tagged(&what, indexed, reference)
+    }
+
+    /// The module as a version was logged, if its tag is there at all, wherever it leads.
+    pub(super) fn logged(&self, logged: &IndexedVersion) -> Result<ModuleCommit, ProxyError> {
+        let what = self.at(&logged.version);
+        let reference = RefName::parse(&format!("refs/tags/{}", logged.tag)).ok();
+        let refs = self.refs(&what)?;
+        let found = reference.as_ref().and_then(|name| refs.get(name));
+        let Some(found) = found else {
+            let reason = "the tag has just been removed, and the index will soon know";
+            return Err(ProxyError::not_found(what, reason));
+        };
+        // `.info` names a ref only if it leads to what is served.
+        let is_there = found.peeled.unwrap_or(found.oid) == logged.commit;
+        self.tagged(&what, logged, reference.filter(|_| is_there))
+    }
+
+    /// The module as a version was logged, whether its tag is there or not.
+    pub(super) fn recorded(&self, recorded: &IndexedVersion) -> Result<ModuleCommit, ProxyError> {
+        self.tagged(&self.at(&recorded.version), recorded, None)
+    }
+
+    /// The module that this tag releases at this commit.
+    fn tagged(
+        &self,
+        what: &str,
+        tagged: &IndexedVersion,
+        reference: Option<RefName>,
+    ) -> Result<ModuleCommit, ProxyError> {
+        let commit = self.commit(what, &tagged.commit)?;
+        let tag = tag::read(&tagged.tag)
+            .ok_or_else(|| ProxyError::not_found(what, "the tag names no version"))?;
+        let module = self.module(what, &commit, &tag)?;
+        self.check(what, &module, &tagged.version)?;
         Ok(self.found(module, commit, reference))
     }
 

@@ -7,7 +7,10 @@ mod contents;
 
 use std::io;
 
-use grip_go::zip::{Entry, Kind, Selection, WriteError};
+use grip_go::{
+    implied_go_mod, sum,
+    zip::{Entry, Kind, Selection, WriteError},
+};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
@@ -16,6 +19,7 @@ use super::{
     body::{self, Writer},
     module_reader::ModuleCommit,
 };
+use crate::Sums;
 use contents::Contents;
 
 /// MiB of files in memory at once, over all zips.
@@ -101,6 +105,24 @@ fn make(
         log(at, &writer, error);
     }
     writer.end(written.map(drop).map_err(io::Error::other));
+}
+
+/// The sums of a version, as go.sum has them. Blocks.
+pub(super) fn sums(proxy: &Proxy, at: &ModuleCommit) -> Result<Sums, ProxyError> {
+    let contents = Contents::list(proxy, at)?;
+    let selection = select(proxy, at, &contents)?;
+    let zip = selection.sum(|file| contents.open(file.entry));
+    let zip = zip.map_err(|error| {
+        let (module, version) = (&at.module.path, &at.module.version);
+        tracing::warn!(%module, %version, %error, "failed to sum a module");
+        ProxyError::cut_short()
+    })?;
+    let go_mod = if at.module.has_go_mod {
+        sum::of_go_mod(&contents.go_mod)
+    } else {
+        sum::of_go_mod(implied_go_mod(&at.module.path).as_bytes())
+    };
+    Ok(Sums { zip, go_mod })
 }
 
 fn log(at: &ModuleCommit, writer: &Writer, error: &WriteError) {

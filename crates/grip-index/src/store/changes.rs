@@ -41,6 +41,8 @@ pub struct Change {
     pub previous: Option<String>,
     /// Who may see it.
     pub audience: Audience,
+    /// The commit that the checksum database has logged for this version, where that is another.
+    pub logged: Option<String>,
 }
 
 grip_db::from_row!(Change {
@@ -54,6 +56,7 @@ grip_db::from_row!(Change {
     commit: "commit_oid",
     previous: "previous_oid",
     audience: [i64],
+    logged: "logged_oid",
 });
 
 /// A page of changes.

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     claim_rules::{self, Claim, Live, Step},
     feed::FeedQuery,
+    sumdb::note_moves,
 };
 
 /// How far timestamps of the feed lie apart, at least. A whole second has no more than a page of them
@@ -90,7 +91,7 @@ impl FeedUpdate {
             claims.extend(own.map(|at| fresh.claim(at, self.claimed_ns)));
             let live: Vec<Live> = db.fetch_rows(&sql::LIVE, &columns, &[]).await?;
             let effects = self.decide(&pairs, &claims, live);
-            effects.write(db).await?;
+            effects.write(db, self.claimed_ns / 1_000_000).await?;
         }
         let (last, more) = (self.last_ns, self.more);
         db.execute(&sql::SET_CLOCK, &[last.into(), more.into()])
@@ -190,11 +191,12 @@ fn change(op: Op, at_ns: i64, live: &Live, previous: Option<String>) -> Change {
         commit: live.commit_oid.clone(),
         previous,
         audience: live.audience.into(),
+        logged: None,
     }
 }
 
 impl Effects {
-    async fn write(self, db: &mut Connection<'_>) -> Result<(), DbError> {
+    async fn write(self, db: &mut Connection<'_>, now_ms: i64) -> Result<(), DbError> {
         if !self.removed.is_empty() {
             db.execute(&sql::DROP_VERSIONS, &[self.removed.into()])
                 .await?;
@@ -208,6 +210,20 @@ impl Effects {
             db.execute_rows(&sql::ADD_VERSIONS, &columns, &[]).await?;
         }
         if !self.changes.is_empty() {
+            let touched = [
+                texts(&self.changes, |change| &change.path),
+                texts(&self.changes, |change| &change.version),
+            ];
+            let is_listed = |change: &&Change| change.op != Op::Removed;
+            let listed: Vec<_> = self.changes.iter().filter(is_listed).collect();
+            let listed = [
+                texts(&listed, |change| &change.path),
+                texts(&listed, |change| &change.version),
+                texts(&listed, |change| &change.repo),
+                texts(&listed, |change| &change.tag),
+                texts(&listed, |change| &change.commit),
+            ];
+            note_moves(db, &touched, &listed, now_ms).await?;
             let columns = change_columns(&self.changes);
             db.execute_rows(&sql::ADD_CHANGES, &columns, &[]).await?;
         }

@@ -41,6 +41,20 @@ macro_rules! many {
     };
 }
 
+/// Changes, with the commit that the version was logged at, where that is another.
+macro_rules! changes {
+    ($of:literal) => {
+        concat!(
+            "SELECT c.at_ns, c.op, c.path, c.version, c.created, c.org_repo_name, c.tag_name, \
+             c.commit_oid, c.previous_oid, c.audience, r.commit_oid AS logged_oid \
+             FROM index_changes AS c LEFT JOIN sumdb_records AS r ON r.path = c.path \
+             AND r.version = c.version AND r.commit_oid <> c.commit_oid WHERE ",
+            $of,
+            "c.at_ns > $1 ORDER BY c.at_ns LIMIT $2"
+        )
+    };
+}
+
 grip_db::statements! {
     pub(crate) mod sql {
         // Sources and their listings.
@@ -204,12 +218,8 @@ grip_db::statements! {
         VERSIONS = "SELECT path, version, first_seen_ns, created, org_repo_name, tag_name, \
                     commit_oid, audience FROM index_versions WHERE path = $1 \
                     ORDER BY version LIMIT $2";
-        CHANGES = "SELECT at_ns, op, path, version, created, org_repo_name, tag_name, commit_oid, \
-                   previous_oid, audience FROM index_changes WHERE at_ns > $1 \
-                   ORDER BY at_ns LIMIT $2";
-        CHANGES_PUBLIC = "SELECT at_ns, op, path, version, created, org_repo_name, tag_name, \
-                          commit_oid, previous_oid, audience FROM index_changes \
-                          WHERE audience = 0 AND at_ns > $1 ORDER BY at_ns LIMIT $2";
+        CHANGES = (changes!(""));
+        CHANGES_PUBLIC = (changes!("c.audience = 0 AND "));
         FORGOTTEN = "SELECT forgotten_ns FROM index_clock";
         FORGET = "DELETE FROM index_changes WHERE at_ns IN \
                   (SELECT at_ns FROM index_changes WHERE at_ns < $1 ORDER BY at_ns LIMIT $2) \

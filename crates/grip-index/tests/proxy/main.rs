@@ -5,5 +5,6 @@
 mod answers;
 mod go;
 mod hostile;
+mod sumdb;
 mod support;
 mod zips;

@@ -15,9 +15,9 @@ use futures_util::StreamExt as _;
 use grip_db::TestDatabase;
 use grip_git::{Options as GitOptions, Repositories};
 use grip_index::{
-    Index, Source as _, Tags, TagsQuery,
+    Index, Occasion, Source as _, SumDb, SumDbOptions, Tags, TagsQuery,
     hosted::{Claim, Hosted, ModulePaths, Parts},
-    proxy::{Answer, Options, Proxy, ProxyError, Request},
+    proxy::{Answer, Options, Proxy, ProxyError, Recorder, Request},
 };
 use grip_nostr::ServedRepositories;
 use grip_queue::Queue;
@@ -39,7 +39,7 @@ pub struct World {
     pub repositories: Repositories,
     pub hosted: Hosted,
     pub served: Arc<ServedSet>,
-    _test: TestDatabase,
+    pub test: TestDatabase,
     index: Index,
     pub proxy: Proxy,
     pub owner: Author,
@@ -81,6 +81,15 @@ impl World {
 
     /// `claimed` is a prefix that the owner may speak for, besides places.
     pub async fn with(options: Options, claimed: &str) -> Self {
+        Self::made(options, claimed, false).await
+    }
+
+    /// A node that logs checksums.
+    pub async fn logging() -> Self {
+        Self::made(Options::default(), "", true).await
+    }
+
+    async fn made(options: Options, claimed: &str, is_logging: bool) -> Self {
         let dir = TempDir::new().unwrap();
         let repositories = Repositories::open(GitOptions::new(dir.path().join("git"))).unwrap();
         let served = Arc::<ServedSet>::default();
@@ -107,13 +116,29 @@ impl World {
             group: group.clone(),
         });
         let index = index.await.unwrap();
-        let proxy = Proxy::new(test.db().clone(), hosted.clone(), options);
+        let sumdb = if is_logging {
+            let options = SumDbOptions {
+                db: test.db().clone(),
+                name: None,
+                default_name: "sum.example".to_owned(),
+                seed: [7; 32],
+                directory: dir.path().join("sumdb"),
+                group: group.clone(),
+            };
+            Some(SumDb::open(options).await.unwrap())
+        } else {
+            None
+        };
+        let proxy = Proxy::new(test.db().clone(), hosted.clone(), sumdb, options);
+        if let Some(recorder) = Recorder::new(proxy.clone()) {
+            drop(group.spawn("recorder", recorder.run(group.token())));
+        }
         Self {
             _dir: dir,
             repositories,
             hosted,
             served,
-            _test: test,
+            test,
             index,
             proxy,
             owner,

@@ -10,15 +10,18 @@ use super::{
     json, next_page,
     types::{
         IndexDueNow, IndexSource, IndexStatus, IndexWork, IndexedRepo, IndexedRepos, IndexedTag,
+        SumDbView,
     },
 };
 use crate::{
     admin::Admin,
     app::App,
     error::WebError,
+    go,
     query::{decoded, query_text},
     request_context::{HttpResult, RequestContext},
     restricted,
+    sumdb,
 };
 
 /// Tags of one answer: each that claims a version is looked up.
@@ -128,6 +131,49 @@ async fn tag_line(
         tag.why.get_or_insert(why);
     }
     Ok(IndexedTag { tag, in_feed })
+}
+
+/// The checksum database: its name and key, and what it was moved away from.
+pub(crate) async fn sumdb(cx: &RequestContext<'_>) -> HttpResult {
+    sumdb::of(cx.app)?;
+    let limit = super::limit(cx.query())?.min(MOST_TAGS);
+    json(StatusCode::OK, &json!(sumdb_view(cx, limit).await?))
+}
+
+/// The same for a page; none where there is no checksum database.
+pub(crate) async fn sumdb_view(
+    cx: &RequestContext<'_>,
+    limit: usize,
+) -> Result<Option<SumDbView>, WebError> {
+    let Ok(sumdb) = sumdb::of(cx.app) else {
+        return Ok(None);
+    };
+    let status = sumdb.status().await.map_err(sumdb::unreadable)?;
+    let moved_versions = sumdb.moved(limit).await.map_err(sumdb::unreadable)?;
+    let url = sumdb::url(&cx.settings.service, &status.name);
+    Ok(Some(SumDbView {
+        status,
+        url,
+        moved_versions,
+    }))
+}
+
+/// Verifies one page of the checksum database.
+pub(crate) async fn verify(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let page = query_text(cx.query(), "page")?.unwrap_or_else(|| "0".to_owned());
+    let malformed = |_| WebError::Malformed("page is a number".into());
+    let page: u64 = page.parse().map_err(malformed)?;
+    let audit = admin.begin("index verify", &page.to_string());
+    match cx.app.proxy()?.verify(page).await {
+        Ok(verified) => {
+            audit.end(format!("{} wrong", verified.wrong.len()));
+            json(StatusCode::OK, &json!(verified))
+        }
+        Err(error) => {
+            audit.end(format!("failed: {error}"));
+            Err(go::refused(error))
+        }
+    }
 }
 
 /// Lists a source, or indexes a repository, at once.

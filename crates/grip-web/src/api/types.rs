@@ -7,7 +7,7 @@ mod orders;
 use std::collections::BTreeMap;
 
 use grip_grasp::{Block, Explanation, Removed, RepositoryFacts, WaitingFacts};
-use grip_index::{RepoFacts, SourceStatus, Status, TagFacts};
+use grip_index::{MovedVersion, RepoFacts, SourceStatus, Status, SumDbStatus, TagFacts};
 use grip_ingest::{Gap, Retained};
 use grip_queue::{Cause, JobFacts, KindStats, State};
 use grip_resolve::Source;
@@ -224,6 +224,18 @@ pub struct IndexStatus {
     #[serde(flatten)]
     pub status: Status,
     pub sources: Vec<IndexSource>,
+}
+
+/// `GET /api/v1/index/sumdb`
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct SumDbView {
+    #[serde(flatten)]
+    pub status: SumDbStatus,
+    /// Where it answers.
+    pub url: String,
+    /// The latest versions whose tags lead to something else than what was logged.
+    pub moved_versions: Vec<MovedVersion>,
 }
 
 /// A source with the work on it.

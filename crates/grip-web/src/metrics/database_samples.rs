@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use grip_db::DbError;
-use grip_index::{Index, SourceStatus, Status};
+use grip_index::{Index, SourceStatus, Status, SumDbStatus, proxy::Proxy};
 use grip_ingest::{Ingest, Stats};
 use grip_queue::{KindStats, Queue};
 use grip_tasks::{CancellationToken, TaskGroup};
@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     cached_count::CachedCount,
-    collected::{gauge, gauges, labelled},
+    collected::{counters, gauge, gauges, labelled},
     ingest::IngestSample,
 };
 use crate::{Web, pages::unsigned};
@@ -36,6 +36,7 @@ const SOURCES: usize = 100;
 pub(crate) struct DatabaseSamples {
     queue: Queue,
     index: Option<Arc<Index>>,
+    proxy: Option<Proxy>,
     ingest: Option<Arc<Ingest>>,
     last: Mutex<Sample>,
     scraped: Notify,
@@ -52,6 +53,9 @@ pub(crate) struct Sample {
     is_away: bool,
     kinds: Vec<KindStats>,
     index: Option<Status>,
+    sumdb: Option<SumDbStatus>,
+    /// Requests for moved versions: answered as logged, refused.
+    moved_requests: [u64; 2],
     ingest: Option<IngestSample>,
 }
 
@@ -60,6 +64,7 @@ impl DatabaseSamples {
         Self {
             queue: web.queue.clone(),
             index: web.index.clone(),
+            proxy: web.proxy.clone(),
             ingest: web.watch.as_ref().map(|watch| Arc::clone(&watch.ingest)),
             last: Mutex::default(),
             scraped: Notify::new(),
@@ -121,6 +126,10 @@ impl DatabaseSamples {
             Some(index) => Some(self.index_status(index).await?),
             None => None,
         };
+        let sumdb = match self.proxy.as_ref().and_then(Proxy::sumdb) {
+            Some(sumdb) => sumdb.status().await.ok(),
+            None => None,
+        };
         let ingest = match &self.ingest {
             Some(ingest) => Some(IngestSample {
                 status: self.watch_status(ingest).await?,
@@ -132,6 +141,8 @@ impl DatabaseSamples {
             is_away: false,
             kinds: of_this_node(kinds, self.queue.db().node()),
             index,
+            sumdb,
+            moved_requests: self.proxy.as_ref().map_or([0; 2], Proxy::moved_requests),
             ingest,
         })
     }
@@ -229,6 +240,9 @@ impl Sample {
         if let Some(status) = &self.index {
             encode_index(status, out)?;
         }
+        if let Some(status) = &self.sumdb {
+            encode_sumdb(status, self.moved_requests, out)?;
+        }
         match &self.ingest {
             Some(ingest) => ingest.encode(out),
             None => Ok(()),
@@ -266,6 +280,15 @@ fn encode_index(status: &Status, out: &mut DescriptorEncoder<'_>) -> fmt::Result
     gauge(out, "index_tags", "Tags that are known", unsigned(status.tags))?;
     gauge(out, "index_last_change_timestamp_seconds", "When the feed last changed, in unix time", unsigned(status.stamp_ns / 1_000_000_000))?;
     gauges(out, "index_last_listing_timestamp_seconds", "When the list of a source's repositories was last complete, in unix time; 0 for never", "source", sources)
+}
+
+// A table: one metric a line.
+#[rustfmt::skip]
+fn encode_sumdb(status: &SumDbStatus, moved: [u64; 2], out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let [as_logged, refused] = moved;
+    gauge(out, "sumdb_records", "Module versions in the checksum database", status.records)?;
+    gauge(out, "sumdb_moved_versions", "Listed versions whose tags lead to something else than what was logged", unsigned(status.moved))?;
+    counters(out, "sumdb_moved_requests", "Requests for such versions, by what became of them", "result", [("as_logged", as_logged), ("refused", refused)])
 }
 
 #[cfg(test)]

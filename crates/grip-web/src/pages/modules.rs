@@ -1,6 +1,9 @@
 //! The page of the module index.
 
+use std::collections::HashMap;
+
 use askama::Template;
+use grip_go::{ModulePath, Version, go_mod::Notices};
 use grip_index::{Clock, Entry, FeedQuery};
 use grip_queue::State;
 use http::StatusCode;
@@ -8,7 +11,9 @@ use http::StatusCode;
 use super::{CounterView, Frame, Notice, Now, counters, unsigned};
 use crate::{
     api::index::{self, unreadable},
-    api_types::IndexSource,
+    api_types::{IndexSource, SumDbView},
+    app::App,
+    error::WebError,
     request_context::{HttpResult, RequestContext},
     restricted,
 };
@@ -16,6 +21,7 @@ use crate::{
 /// How much of each list is shown.
 const VERSIONS: usize = 20;
 const SOURCES: usize = 50;
+const MOVED: usize = 20;
 
 #[derive(Template)]
 #[template(path = "modules.html")]
@@ -27,10 +33,20 @@ struct ModulesPage {
     example: Option<String>,
     /// Whether the go command is served.
     proxy: bool,
-    versions: Vec<Entry>,
+    /// The checksum database, where there is one.
+    sumdb: Option<SumDbView>,
+    versions: Vec<VersionView>,
     more_versions: u64,
     sources: Vec<IndexSource>,
     now: Now,
+}
+
+/// A listed version, with what its author says of it.
+struct VersionView {
+    entry: Entry,
+    /// The author's reason to take it back.
+    retracted: Option<String>,
+    deprecated: Option<String>,
 }
 
 impl ModulesPage {
@@ -46,6 +62,10 @@ impl ModulesPage {
     fn href(&self, path: &str) -> Option<String> {
         let (npub, name) = self.frame.repository_of(path)?;
         Some(format!("{}{npub}/{name}.git", self.frame.root()))
+    }
+
+    fn short_oid<'a>(&self, oid: &'a str) -> &'a str {
+        oid.get(..10).unwrap_or(oid)
     }
 
     fn is_listing(&self, source: &IndexSource) -> bool {
@@ -94,6 +114,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         counters: Vec::new(),
         example: None,
         proxy: cx.app.proxy().is_ok(),
+        sumdb: None,
         versions: Vec::new(),
         more_versions: 0,
         sources: Vec::new(),
@@ -115,6 +136,8 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let mut status = status.map_err(unreadable)?;
     status.sources.truncate(SOURCES);
     page.sources = index::sources(cx.app, std::mem::take(&mut status.sources)).await?;
+    let sumdb = index::sumdb_view(cx, MOVED).await;
+    page.sumdb = sumdb.inspect_err(WebError::log).unwrap_or_default();
     page.counters = counters([
         ("versions in the feed", unsigned(status.versions)),
         ("repositories", unsigned(status.repos)),
@@ -124,6 +147,32 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let here = here.find(|entry| page.frame.repository_of(&entry.path).is_some());
     page.example = here.map(|entry| format!("{}@{}", entry.path, entry.version));
     page.more_versions = unsigned(status.versions).saturating_sub(newest.len() as u64);
-    page.versions = newest;
+    page.versions = with_notices(cx.app, newest).await;
     super::render(StatusCode::OK, &page)
+}
+
+/// Adds what authors say of the modules of this node. A page without it is better than none.
+async fn with_notices(app: &App, entries: Vec<Entry>) -> Vec<VersionView> {
+    let mut known: HashMap<String, Notices> = HashMap::new();
+    let mut views = Vec::with_capacity(entries.len());
+    for entry in entries {
+        if !known.contains_key(&entry.path) {
+            let read = notices(app, &entry.path).await;
+            known.insert(entry.path.clone(), read.unwrap_or_default());
+        }
+        let notices = &known[&entry.path];
+        let version = Version::parse(&entry.version).ok();
+        let retracted = version.and_then(|version| notices.retraction(&version).map(str::to_owned));
+        views.push(VersionView {
+            retracted,
+            deprecated: notices.deprecated.clone(),
+            entry,
+        });
+    }
+    views
+}
+
+async fn notices(app: &App, path: &str) -> Option<Notices> {
+    let path = ModulePath::parse(path).ok()?;
+    app.proxy().ok()?.notices(&path).await.ok()
 }

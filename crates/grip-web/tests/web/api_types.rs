@@ -4,7 +4,9 @@ use anyhow::Result;
 use grip_testkit::Author;
 use grip_web::{
     SyncHandle,
-    api_types::{Explained, Gaps, IndexStatus, IndexedRepo, Jobs, SyncStatus, WaitingEvents},
+    api_types::{
+        Explained, Gaps, IndexStatus, IndexedRepo, Jobs, SumDbView, SyncStatus, WaitingEvents,
+    },
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -45,6 +47,8 @@ async fn the_responses_of_the_api_are_those_of_its_types() -> Result<()> {
     );
     let repo = "/api/v1/index/repos/forge.example/acme/tides?limit=1";
     insta::assert_snapshot!("index_repo", keys_of::<IndexedRepo>(&indexed, repo).await?);
+    let sumdb = keys_of::<SumDbView>(&indexed, "/api/v1/index/sumdb").await?;
+    insta::assert_snapshot!("index_sumdb", sumdb);
     let jobs = keys_of::<Jobs>(&indexed, "/api/v1/queue?limit=1").await?;
     insta::assert_snapshot!("queue", jobs);
     let watching = Watching::start().await?;

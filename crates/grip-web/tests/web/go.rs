@@ -6,7 +6,7 @@ use grip_testkit::{Author, WorkTree, browser};
 use crate::support::Node;
 
 /// A node that hosts one module with two versions; returns its path.
-async fn node() -> Result<(Node, String)> {
+pub async fn node() -> Result<(Node, String)> {
     let node = Node::start_indexed(None).await?;
     let owner = Author::new();
     let tree = WorkTree::init()?;
@@ -118,5 +118,35 @@ async fn beyond_the_bound_a_zip_is_refused_at_once() -> Result<()> {
     assert_eq!(list.status, 200, "lists have slots of their own");
     let metrics = node.get("/metrics").await?.text();
     assert!(metrics.contains("busy_rejections_total{route=\"zip\"} 1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_an_author_takes_back_is_shown_on_the_page() -> Result<()> {
+    let node = Node::start_indexed(None).await?;
+    let owner = Author::new();
+    let tree = WorkTree::init()?;
+    let path = format!("127.0.0.1/{}/tides", owner.npub());
+    tree.commit("go.mod", &format!("module {path}\n"))?;
+    tree.git(["tag", "v1.0.0"])?;
+    let notices = format!(
+        "// Deprecated: use <waves>\nmodule {path}\n\nretract v1.0.0 // It leaks & drips.\n"
+    );
+    tree.commit("go.mod", &notices)?;
+    tree.git(["tag", "v1.1.0"])?;
+    node.host_module(&owner, "tides", &tree, &["v1.0.0", "v1.1.0"])
+        .await?;
+    let html = node.get("/modules").await?.text();
+    assert_eq!(
+        html.matches("retracted: It leaks &#38; drips.").count(),
+        1,
+        "{html}"
+    );
+    assert_eq!(
+        html.matches("module deprecated: use &#60;waves&#62;")
+            .count(),
+        2,
+        "{html}"
+    );
     Ok(())
 }

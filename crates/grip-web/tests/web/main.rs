@@ -20,6 +20,7 @@ mod pages;
 mod private;
 mod queue;
 mod resolve;
+mod sumdb;
 mod support;
 mod sync;
 mod watching;

@@ -1,6 +1,6 @@
 //! A node in this process, and a client that shows answers byte for byte.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use arc_swap::ArcSwap;
@@ -9,7 +9,7 @@ use grip_db::Db;
 use grip_git::{Options, Repositories};
 use grip_grasp::{Grasp, Parts, Policy};
 use grip_index::{
-    Index, Source,
+    Index, Source, SumDb, SumDbOptions,
     hosted::{Hosted, ModulePaths},
     proxy::Proxy,
 };
@@ -119,6 +119,7 @@ impl Node {
             queue: queue.clone(),
             service: service.clone(),
             group: group.child("index"),
+            sumdb: dir.path().join("sumdb"),
         })
         .await?;
         let mut settings = WebSettings::new(service);
@@ -321,6 +322,7 @@ struct Base {
     queue: Queue,
     service: Service,
     group: TaskGroup,
+    sumdb: PathBuf,
 }
 
 /// Features that only some nodes have.
@@ -345,6 +347,15 @@ async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Features> {
     let mut sources: Vec<Arc<dyn Source>> = vec![Arc::new(hosted.clone())];
     sources.extend(forge.map(|forge| forge as Arc<dyn Source>));
     let db = base.queue.db().clone();
+    let sumdb = SumDb::open(SumDbOptions {
+        db: db.clone(),
+        name: None,
+        default_name: "127.0.0.1".to_owned(),
+        seed: [7; 32],
+        directory: base.sumdb,
+        group: base.group.clone(),
+    });
+    let sumdb = sumdb.await?;
     let index = Index::start(grip_index::Parts {
         db: db.clone(),
         queue: base.queue,
@@ -354,7 +365,12 @@ async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Features> {
     });
     Ok(Features {
         index: Some(Arc::new(index.await?)),
-        proxy: Some(Proxy::new(db, hosted.clone(), Default::default())),
+        proxy: Some(Proxy::new(
+            db,
+            hosted.clone(),
+            Some(sumdb),
+            Default::default(),
+        )),
         hosted: Some(hosted),
         ..Features::default()
     })

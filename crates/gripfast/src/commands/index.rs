@@ -1,6 +1,7 @@
-//! `gripfast index status|sources|forget|now|repo`.
+//! `gripfast index status|sources|forget|now|repo|sumdb|verify`.
 
 mod render;
+mod verify;
 
 use reqwest::Method;
 
@@ -34,6 +35,11 @@ pub(crate) fn run(request: NodeRequest, action: IndexAction) -> anyhow::Result<(
             let path = [&PATH[..], &["repos", &name]].concat();
             node.show(&path, &[("limit", &request.limit(LISTED))], render::repo)
         }
+        IndexAction::Sumdb => {
+            let path = [&PATH[..], &["sumdb"]].concat();
+            node.show(&path, &[("limit", &request.limit(LISTED))], render::sumdb)
+        }
+        IndexAction::Verify { since } => verify::run(&node, &request, since.as_deref()),
         IndexAction::Now { name } => {
             let path = [&PATH[..], &["now"]].concat();
             let done = format!("indexing {name} now; `gripfast queue ls` shows progress");

@@ -471,6 +471,13 @@ options! {
         go_proxy_max_zip_bytes: Bytes = "500 MiB";
         /// Most module zips that are made at once; sixteen times as many wait for their turn.
         go_proxy_max_zips: Positive = "4";
+        /// Log the checksums of all module versions that are served, for the go command to check
+        /// (`GOSUMDB`). A version then stays what it was, wherever its tag is moved.
+        sumdb: bool = "true";
+        /// Name of the checksum database, which clients know it by. Once its first version is logged
+        /// the name stays. Instances that share a database share one, and need the same `sumdb.key`.
+        sumdb_name: Option<NodeName>, derived("the host name of the node"),
+            example("sum.example.com");
     }
 
     "Watching GitHub" in watch: Watch {

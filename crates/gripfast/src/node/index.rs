@@ -5,14 +5,21 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use grip_github::GitHub;
 use grip_index::{
-    GitHubOptions, GitHubSource, Index, Source,
+    GitHubOptions, GitHubSource, Index, Source, SumDb, SumDbOptions,
     hosted::{self, Follower, Hosted, ModulePaths},
-    proxy::{self, Proxy},
+    proxy::{self, Proxy, Recorder},
 };
 use grip_tasks::TaskGroup;
+use grip_types::ErrorChain;
 
 use super::{base::Base, github::Gateways};
-use crate::config::{GithubHost, options};
+use crate::{
+    config::{GithubHost, options},
+    private_file,
+};
+
+/// The file in the data directory with the key that signs the checksum database.
+const SUMDB_KEY_FILE: &str = "sumdb.key";
 
 /// What is served of it; nothing where it is switched off.
 #[derive(Default)]
@@ -58,17 +65,61 @@ pub(super) async fn start(base: &Base<'_>, gateways: &Gateways) -> anyhow::Resul
     let token = base.back.token();
     base.back
         .spawn("index.follow", follower.run(changes, token));
-    let proxy = index.go_proxy.then(|| {
-        let mut options = proxy::Options::default();
-        options.max_zip_bytes = index.go_proxy_max_zip_bytes;
-        options.zips_at_once = index.go_proxy_max_zips;
-        options.stall = base.settings.timeouts.stall_timeout;
-        Proxy::new(base.db.clone(), hosted, options)
-    });
+    let proxy = if index.go_proxy {
+        Some(proxy(base, hosted).await?)
+    } else {
+        None
+    };
     Ok(Indexed {
         index: Some(started),
         proxy,
     })
+}
+
+/// Modules for the go command, with their checksums logged.
+async fn proxy(base: &Base<'_>, hosted: Hosted) -> anyhow::Result<Proxy> {
+    let index = &base.settings.index;
+    let sumdb = if index.sumdb {
+        sumdb(base).await?
+    } else {
+        None
+    };
+    let mut options = proxy::Options::default();
+    options.max_zip_bytes = index.go_proxy_max_zip_bytes;
+    options.zips_at_once = index.go_proxy_max_zips;
+    options.stall = base.settings.timeouts.stall_timeout;
+    let proxy = Proxy::new(base.db.clone(), hosted, sumdb, options);
+    if let Some(recorder) = Recorder::new(proxy.clone()) {
+        let token = base.back.token();
+        base.back.spawn("sumdb.record", recorder.run(token));
+    }
+    Ok(proxy)
+}
+
+/// The checksum database. One that cannot be used is no reason not to serve modules: clients that
+/// check are refused, which the log and the status explain.
+async fn sumdb(base: &Base<'_>) -> anyhow::Result<Option<SumDb>> {
+    let data_dir = &base.settings.storage.data_dir;
+    let seed = private_file::seed(&data_dir.join(SUMDB_KEY_FILE))?;
+    let opened = SumDb::open(SumDbOptions {
+        db: base.db.clone(),
+        name: base.settings.index.sumdb_name.clone(),
+        default_name: ModulePaths::of(base.service).host().to_owned(),
+        seed,
+        directory: data_dir.join("sumdb"),
+        group: base.front.child("sumdb"),
+    });
+    match opened.await {
+        Ok(sumdb) => {
+            let verifier = sumdb.verifier();
+            tracing::info!(%verifier, "checksums of modules are logged");
+            Ok(Some(sumdb))
+        }
+        Err(error) => {
+            tracing::error!(error = %ErrorChain(&error), "checksums of modules are not logged");
+            Ok(None)
+        }
+    }
 }
 
 fn hosted(base: &Base<'_>, work: &TaskGroup) -> Hosted {

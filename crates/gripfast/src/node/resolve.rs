@@ -1,6 +1,6 @@
 //! Wiring of the resolver and of the network in which other nodes find this one.
 
-use std::{io, net::IpAddr, path::Path, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
@@ -45,7 +45,7 @@ pub(super) async fn start(base: &Base<'_>) -> anyhow::Result<Resolving> {
     );
     let discovery = &settings.discovery;
     let (dht, identity) = if discovery.dht_enabled {
-        let seed = seed(&settings.storage.data_dir)?;
+        let seed = private_file::seed(&settings.storage.data_dir.join(KEY_FILE))?;
         let dht = start_dht(discovery, seed, &local_manifests, &work).await?;
         (Some(dht), Some(identity(&seed, base.service)?))
     } else {
@@ -198,16 +198,6 @@ fn named(address: &str) -> Option<(&str, &str, &str)> {
     let (version, rest) = address.strip_prefix('/')?.split_once('/')?;
     let (host, rest) = rest.split_once('/')?;
     matches!(version, "dns" | "dns4" | "dns6").then_some((version, host, rest))
-}
-
-/// The secret key of this node, the same at every start.
-fn seed(data_dir: &Path) -> anyhow::Result<[u8; 32]> {
-    let file = data_dir.join(KEY_FILE);
-    let text = private_file::keep(&file);
-    let text = text.with_context(|| format!("cannot keep a key in {}", file.display()))?;
-    let mut seed = [0; 32];
-    faster_hex::hex_decode(text.as_bytes(), &mut seed).context("the key is not hexadecimal")?;
-    Ok(seed)
 }
 
 fn identity(seed: &[u8; 32], service: &Service) -> anyhow::Result<Identity> {

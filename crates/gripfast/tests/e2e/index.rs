@@ -4,3 +4,4 @@ mod follower;
 mod go;
 pub mod scene;
 mod stories;
+mod sumdb;

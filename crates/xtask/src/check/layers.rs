@@ -15,7 +15,7 @@ struct Layer {
 const LAYERS: &[Layer] = &[
     Layer {
         name: "foundation",
-        crates: "grip-types grip-go grip-nostr grip-tasks grip-limits grip-egress grip-db grip-store",
+        crates: "grip-types grip-go grip-tlog grip-nostr grip-tasks grip-limits grip-egress grip-db grip-store",
         ordered: true,
     },
     Layer {

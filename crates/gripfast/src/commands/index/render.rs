@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
-use grip_index::RepoFacts;
+use grip_index::{RepoFacts, SumDbStatus};
 use grip_queue::State;
-use grip_web::api_types::{IndexSource, IndexStatus, IndexWork, IndexedRepo, IndexedTag};
+use grip_web::api_types::{
+    IndexSource, IndexStatus, IndexWork, IndexedRepo, IndexedTag, SumDbView,
+};
 
 use crate::commands::{
     table::{BOLD, DIM, Table, counted, counted_as, plain},
@@ -93,6 +95,33 @@ fn source_table(sources: &[IndexSource], now: Now) -> String {
         table.note(work.last_error.clone());
     }
     table.render()
+}
+
+pub(super) fn sumdb(view: &SumDbView, now: Now) -> String {
+    let SumDbStatus { verifier, .. } = &view.status;
+    let mut out = format!(
+        "{BOLD}{}{BOLD:#} versions are logged by {}\n\nGOSUMDB=\"{verifier} {}\"\n",
+        view.status.records,
+        plain(&view.status.name),
+        view.url,
+    );
+    if view.moved_versions.is_empty() {
+        return out;
+    }
+    let _ = writeln!(
+        out,
+        "\n{} tags have moved away from what was logged:",
+        view.status.moved
+    );
+    let mut table = Table::new(["version", "logged at", "tag leads to", "noticed"], 0);
+    for moved in &view.moved_versions {
+        let version = format!("{}@{}", moved.path, moved.version);
+        let short = |oid: &str| oid.get(..10).unwrap_or(oid).to_owned();
+        let (logged, commit) = (short(&moved.logged), short(&moved.commit));
+        table.row([&version, &logged, &commit, &now.millis(moved.seen_at_ms)]);
+    }
+    out.push_str(&table.render());
+    out
 }
 
 pub(super) fn repo(repo: &IndexedRepo, now: Now) -> String {

@@ -1,5 +1,7 @@
 //! The real `go` command against a node.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::Node;
 use tempfile::TempDir;
@@ -7,21 +9,57 @@ use tempfile::TempDir;
 use crate::{BINARY, index::scene::Module};
 
 /// A main module, with caches of its own.
-struct Go {
+pub struct Go {
     dir: TempDir,
     proxy: String,
+    /// The value of GOSUMDB.
+    sumdb: Option<String>,
 }
 
 impl Go {
-    fn new(node: &Node) -> Result<Self> {
+    /// One that checks nothing.
+    pub fn new(node: &Node) -> Result<Self> {
         let dir = TempDir::new()?;
         std::fs::create_dir(dir.path().join("main"))?;
         let go = Self {
             dir,
             proxy: format!("{}/go", node.http_url()),
+            sumdb: None,
         };
         go.write("go.mod", "module example.com/main\n\ngo 1.19\n")?;
         Ok(go)
+    }
+
+    /// One that checks what it gets against a checksum database.
+    pub fn checking(node: &Node, sumdb: &str) -> Result<Self> {
+        let sumdb = Some(sumdb.to_owned());
+        Ok(Self {
+            sumdb,
+            ..Self::new(node)?
+        })
+    }
+
+    /// The same with modules from a directory.
+    pub fn by(mut self, directory: &Path) -> Self {
+        self.proxy = format!("file://{}", directory.display());
+        self
+    }
+
+    /// Whether it has kept tiles of a checksum database.
+    pub fn has_checked(&self, name: &str) -> Result<bool> {
+        let tiles = self
+            .dir
+            .path()
+            .join("modules/cache/download/sumdb")
+            .join(name);
+        Ok(tiles.join("tile").is_dir())
+    }
+
+    /// The sums of the main module.
+    pub fn sums(&self) -> Result<String> {
+        Ok(std::fs::read_to_string(
+            self.dir.path().join("main/go.sum"),
+        )?)
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {
@@ -32,7 +70,11 @@ impl Go {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the real go is the client here")]
-    async fn run(&self, arguments: &[&str]) -> Result<String> {
+    pub async fn run(&self, arguments: &[&str]) -> Result<String> {
+        let (unchecked, sumdb) = match &self.sumdb {
+            Some(sumdb) => ("", sumdb.as_str()),
+            None => ("*", "off"),
+        };
         let below = |name: &str| self.dir.path().join(name);
         let output = tokio::process::Command::new("go")
             .current_dir(below("main"))
@@ -45,8 +87,8 @@ impl Go {
             .env("GOCACHE", below("cache"))
             .env("GOFLAGS", "-mod=mod -modcacherw")
             .env("GOPROXY", &self.proxy)
-            .env("GONOSUMDB", "*")
-            .env("GOSUMDB", "off")
+            .env("GONOSUMDB", unchecked)
+            .env("GOSUMDB", sumdb)
             .kill_on_drop(true)
             .output()
             .await
