@@ -15,13 +15,15 @@ pub(crate) enum Campaign {
     Burst,
     /// 1,000 kills at random moments
     Crash,
+    /// Lookups among 100,000 simulated nodes; `GRIPFAST_SIM_SEED` chooses them
+    DhtSim,
     /// Honest clients beside every kind of attacker, from 1 and from 50 addresses
     Hostile,
     /// A repository of 1 GiB pushed and cloned
     Memory,
     /// 10,000 jobs, eight processes, 300 kills, four of the database
     Queue,
-    /// 32 nodes that find each other's repositories, and ten of them killed
+    /// 32 nodes that find each other's repositories, ten of them killed, and liars beside the rest
     Resolve,
 }
 
@@ -69,6 +71,11 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             "GRIPFAST_BURST_RUNS=200",
         ),
         Campaign::Crash => (NODE, "random_kills", 2, "GRIPFAST_CRASH_KILLS=250"),
+        Campaign::DhtSim => {
+            let settings = "GRIPFAST_SIM_NODES=100000 GRIPFAST_SIM_REPOSITORIES=1000000 \
+                            GRIPFAST_SIM_LOOKUPS=500";
+            ("-p grip-resolve --lib", "simulation::", 1, settings)
+        }
         Campaign::Hostile => (NODE, "hostile::campaign::", 1, "GRIPFAST_HOSTILE_ROUNDS=25"),
         Campaign::Memory => (NODE, "memory::", 2, "GRIPFAST_MEMORY_MIB=1024"),
         Campaign::Queue => {
