@@ -72,12 +72,12 @@ impl<'a> Node<'a> {
     /// Reads; with the token where a private service asks for a proof, and never one that was named.
     fn read(&self, path: &[&str], parameters: &[(&str, &str)]) -> anyhow::Result<Response> {
         let url = self.url(path, parameters);
-        let response = self.send(Method::GET, &url, None)?;
+        let response = self.send(Method::GET, &url, None, None)?;
         if response.status != 401 || self.request.url.is_some() {
             return Ok(response);
         }
         match self.token() {
-            Ok(token) => self.send(Method::GET, &url, Some(&token)),
+            Ok(token) => self.send(Method::GET, &url, Some(&token), None),
             Err(_) => Ok(response),
         }
     }
@@ -127,10 +127,29 @@ impl<'a> Node<'a> {
         path: &[&str],
         parameters: &[(&str, &str)],
     ) -> anyhow::Result<String> {
+        self.authorized(method, &self.url(path, parameters), None)
+    }
+
+    /// The same with a body of JSON.
+    pub(crate) fn change_with(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: String,
+    ) -> anyhow::Result<String> {
+        self.authorized(method, &self.url(path, &[]), Some(body))
+    }
+
+    fn authorized(
+        &self,
+        method: Method,
+        url: &Url,
+        body: Option<String>,
+    ) -> anyhow::Result<String> {
         // Asked first, so that a node that does not run is named before a token that is missing.
-        self.send(Method::GET, &self.url(&["healthz"], &[]), None)?;
+        self.send(Method::GET, &self.url(&["healthz"], &[]), None, None)?;
         let token = self.token()?;
-        let response = self.send(method, &self.url(path, parameters), Some(&token))?;
+        let response = self.send(method, url, Some(&token), body)?;
         self.check(&response)?;
         Ok(response.body.trim_end().to_owned())
     }
@@ -139,7 +158,7 @@ impl<'a> Node<'a> {
     pub(crate) fn change_slowly(&self, method: Method, path: &[&str]) -> anyhow::Result<String> {
         let token = self.token()?;
         let url = self.url(path, &[]);
-        let response = ask(method, url.as_str(), Some(&token), LONG_PATIENCE)
+        let response = ask(method, url.as_str(), Some(&token), None, LONG_PATIENCE)
             .with_context(|| format!("no response from {}; is the node running?", self.name()))?;
         self.check(&response)?;
         Ok(response.body)
@@ -195,15 +214,21 @@ impl<'a> Node<'a> {
         url
     }
 
-    fn send(&self, method: Method, url: &Url, token: Option<&str>) -> anyhow::Result<Response> {
-        ask(method, url.as_str(), token, PATIENCE)
+    fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        token: Option<&str>,
+        body: Option<String>,
+    ) -> anyhow::Result<Response> {
+        ask(method, url.as_str(), token, body, PATIENCE)
             .with_context(|| format!("no response from {}; is the node running?", self.name()))
     }
 }
 
 /// GETs `url` within `patience`.
 pub(crate) fn fetch(url: &str, patience: Duration) -> anyhow::Result<Response> {
-    ask(Method::GET, url, None, patience)
+    ask(Method::GET, url, None, None, patience)
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -211,6 +236,7 @@ async fn ask(
     method: Method,
     url: &str,
     token: Option<&str>,
+    body: Option<String>,
     patience: Duration,
 ) -> anyhow::Result<Response> {
     let client = reqwest::Client::builder()
@@ -225,6 +251,11 @@ async fn ask(
         .header("accept", "application/json");
     if let Some(token) = token {
         request = request.bearer_auth(token);
+    }
+    if let Some(body) = body {
+        request = request
+            .header("content-type", "application/json")
+            .body(body);
     }
     let in_words = |error: reqwest::Error| anyhow::anyhow!(cause::in_words(&error));
     let response = request.send().await.map_err(in_words)?;
