@@ -1,4 +1,4 @@
-//! What a node sends in an hour, lookups of people left out and shown beside it.
+//! Costs of a node in an hour: publishing, refreshing its table, lookups.
 
 use std::{collections::HashSet, fmt};
 

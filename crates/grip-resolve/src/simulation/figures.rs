@@ -1,4 +1,4 @@
-//! What lookups of a simulation came to.
+//! Figures of the lookups of a simulation.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the records of one repository lie.
+//! Places of the records of one repository.
 
 use std::collections::HashMap;
 
