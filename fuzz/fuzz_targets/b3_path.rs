@@ -1,4 +1,4 @@
-//! Any text as a key: no panic, and what is read is written as it was read.
+//! Any text as a key: no panic, and a key is written in a form that is read as the same key.
 #![no_main]
 
 use grip_resolve::Key;
@@ -10,7 +10,9 @@ fuzz_target!(|data: &[u8]| {
     };
     if let Ok(key) = Key::parse(text) {
         let written = key.to_string();
-        assert!(text.starts_with("naddr1") || written == text);
+        if text.starts_with("name:") || text.starts_with("b3:") {
+            assert_eq!(written, text, "the written form is the one form of these");
+        }
         assert_eq!(Key::parse(&written), Ok(key));
     }
 });

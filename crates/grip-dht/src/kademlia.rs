@@ -15,7 +15,9 @@ mod codec;
 mod connection_limits;
 mod dial_filter;
 mod options;
+mod own_keys;
 mod publications;
+mod reachability;
 mod record_store;
 mod record_validation;
 mod request_handler;
@@ -99,6 +101,38 @@ impl Kademlia {
         let response = self.response(found?);
         count(&self.stats.counts.answered_total);
         Ok(response)
+    }
+
+    /// Dials peers that others named, each as `/ip4/…/tcp/…/p2p/…`, and returns how many. What may not
+    /// be dialled is left out. Who answers as a member of the network gets into the routing table.
+    pub async fn meet(&self, addresses: &[String]) -> usize {
+        let mut met = 0;
+        for text in addresses {
+            let Some((peer, address)) = address::named_by_others(text, self.policy) else {
+                self.stats.refused_addresses(1);
+                continue;
+            };
+            if peer != self.own
+                && self
+                    .commands
+                    .send(Command::Meet { peer, address })
+                    .await
+                    .is_ok()
+            {
+                met += 1;
+            }
+        }
+        met
+    }
+
+    /// Peers of the routing table, the connected ones first, each as `/ip4/…/tcp/…/p2p/…`.
+    pub async fn good_peers(&self, limit: usize) -> Vec<String> {
+        let (found, receiver) = oneshot::channel();
+        let command = Command::GoodPeers { limit, found };
+        if self.commands.send(command).await.is_err() {
+            return Vec::new();
+        }
+        receiver.await.unwrap_or_default()
     }
 
     /// The addresses of `peer` that may be dialled.

@@ -18,4 +18,4 @@ pub use dht::{
 pub use error::{DhtError, RequestError};
 pub use key::{Distance, InvalidKey, RecordKey};
 pub use peer::{InvalidPeerName, Peer, PeerName};
-pub use status::{Counters, Status};
+pub use status::{Counters, Reachability, Status};

@@ -2,6 +2,32 @@
 
 use crate::PeerName;
 
+/// Whether other nodes can dial this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reachability {
+    /// It is too early to tell, or there are too few peers.
+    #[default]
+    Unknown,
+    /// Some have.
+    Dialled,
+    /// Others are told no address of this node.
+    NoAddress,
+    /// Several know this node, and none has dialled it.
+    NotDialled,
+}
+
+impl Reachability {
+    /// One word for programs.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Dialled => "dialled",
+            Self::NoAddress => "no_address",
+            Self::NotDialled => "not_dialled",
+        }
+    }
+}
+
 /// The network at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -11,6 +37,7 @@ pub struct Status {
     pub listening: Vec<String>,
     /// The addresses that others may dial, as multiaddrs.
     pub external: Vec<String>,
+    pub reachability: Reachability,
     pub connected_peers: usize,
     /// Peers in the routing table.
     pub known_peers: usize,
@@ -18,6 +45,9 @@ pub struct Status {
     pub records: usize,
     /// Keys of which we know other providers, and keys that we provide, added up.
     pub provided_keys: usize,
+    /// Keys that we provide, and how many may be provided at once.
+    pub published_keys: usize,
+    pub max_published: usize,
     pub counters: Counters,
 }
 
@@ -65,9 +95,13 @@ counters! {
     unjudged_total,
     /// Addresses of others refused because of where they point.
     addresses_refused_total,
+    /// Connections that others made, from addresses of this kind of network.
+    inbound_total,
     /// Connections refused because of where they come from.
     connections_refused_total,
     /// Publications that went through, and those that reached no other node.
     published_total,
     unpublished_total,
+    /// Keys of our own that made room for others because more are published than may be provided.
+    displaced_total,
 }

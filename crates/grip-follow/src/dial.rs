@@ -20,7 +20,7 @@ use tokio::{
 use tokio_tungstenite::tungstenite::Message;
 use url::Url;
 
-use crate::{PrivatePeers, RelayUrl, health::Loss, session::RemoteLimits};
+use crate::{PrivatePeers, RelayUrl, health::Loss, named_peers::NamedPeers, session::RemoteLimits};
 
 /// Dials at once, and the time between their starts.
 const MAX_DIALS: usize = 8;
@@ -42,6 +42,8 @@ pub(crate) struct Dialler {
     private: Option<Arc<PrivatePeers>>,
     permits: Semaphore,
     next: Mutex<Instant>,
+    /// Peers of the DHT that the documents name.
+    pub(crate) named_peers: NamedPeers,
 }
 
 /// Why there is no connection.
@@ -101,6 +103,8 @@ struct Document {
     supported_grasps: Vec<String>,
     pubkey: Option<String>,
     limitation: Limitation,
+    /// How its node is reached in the DHT, if it takes part.
+    dht: Vec<serde_json::Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -122,6 +126,7 @@ impl Dialler {
             private,
             permits: Semaphore::new(MAX_DIALS),
             next: Mutex::new(Instant::now()),
+            named_peers: NamedPeers::default(),
         }
     }
 
@@ -152,6 +157,9 @@ impl Dialler {
         };
         let url = relay.url();
         let document = describe(egress, &url).await?;
+        if let Some(document) = &document {
+            self.named_peers.note(relay, &document.dht);
+        }
         let keys = match (&self.private, &document) {
             (None, Some(document)) if document.is_private() => return Err(DialError::Private),
             (None, _) => None,

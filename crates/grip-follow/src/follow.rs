@@ -135,6 +135,11 @@ impl Follow {
         self.shared.board.relays()
     }
 
+    /// Peers of the DHT that followed relays name, as they name them.
+    pub fn dht_peers(&self) -> Vec<String> {
+        self.shared.dialler.named_peers.all()
+    }
+
     pub fn totals(&self) -> FollowTotals {
         self.shared.board.totals()
     }

@@ -8,6 +8,7 @@ mod intake;
 mod kept;
 mod memory;
 mod message;
+mod named_peers;
 mod options;
 mod pause;
 mod plan;

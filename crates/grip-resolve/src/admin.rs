@@ -15,14 +15,14 @@ use std::{panic::resume_unwind, time::Duration};
 use grip_db::{Db, DbError, Statement, Value};
 use grip_tasks::{Busy, Lanes};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use command::AuditRecord;
 pub use command::{Command, CommandContext, InvalidIdempotencyKey};
 
 use crate::{
-    Key, Manifest, ManifestId, ResolveError, ResolveParams, Resolver, local_manifests::MAX_PINS,
-    manifest::MAX_RECORD_BYTES,
+    BusyCause, Key, Manifest, ManifestId, ResolveError, ResolveParams, Resolver,
+    local_manifests::MAX_PINS, manifest::MAX_RECORD_BYTES, off_runtime,
 };
 
 /// Commands that wait for the current one; further ones are refused.
@@ -91,7 +91,7 @@ pub enum AdminError {
 }
 
 /// A pinned manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Pin {
     pub id: String,
     pub name: String,
@@ -132,11 +132,15 @@ impl Admin {
     /// Loads the pins of earlier runs.
     pub async fn open(db: Db, resolver: Resolver) -> Result<Self, DbError> {
         let rows: Vec<(String, String)> = db.fetch_all(&sql::MANIFESTS, &[]).await?;
-        for (id, manifest) in rows {
-            match Manifest::decode(manifest.as_bytes()) {
-                Ok(manifest) if resolver.core().local_manifests.pin(&manifest) => {}
-                Ok(_) => tracing::warn!(id, "ignored pin: there are too many"),
-                Err(error) => tracing::warn!(id, %error, "failed to read pin"),
+        let core = resolver.core();
+        let bytes = rows.iter().map(|(_, manifest)| manifest.len()).sum();
+        let read = move || rows.iter().filter_map(read_pin).collect::<Vec<_>>();
+        for manifest in off_runtime::run(&core.group, bytes, read)
+            .await
+            .unwrap_or_default()
+        {
+            if !core.local_manifests.pin(&manifest) {
+                tracing::warn!(id = %manifest.id(), "ignored pin: there are too many");
             }
         }
         resolver.core().publisher.reindex();
@@ -188,6 +192,7 @@ impl Admin {
         context: &CommandContext,
     ) -> Result<CommandResult, AdminError> {
         let busy = |Busy| ResolveError::Busy {
+            cause: BusyCause::Commands,
             retry_after: Duration::from_secs(1),
         };
         let _turn = self.turns.enter(&()).await.map_err(busy)?;
@@ -316,23 +321,32 @@ impl Admin {
                 return;
             }
         };
-        let pinned: Vec<Manifest> = rows.iter().filter_map(|row| self.read(row)).collect();
         let core = self.resolver.core();
+        let (mut pinned, mut unread) = (Vec::new(), Vec::new());
+        for row in rows {
+            let known = ManifestId::parse(&row.0).ok();
+            match known.and_then(|id| core.local_manifests.pin_of(&id)) {
+                Some(manifest) => pinned.push(manifest),
+                None => unread.push(row),
+            }
+        }
+        let bytes = unread.iter().map(|(_, manifest)| manifest.len()).sum();
+        let read = move || unread.iter().filter_map(read_pin).collect::<Vec<_>>();
+        let Some(read) = off_runtime::run(&core.group, bytes, read).await else {
+            return;
+        };
+        pinned.extend(read);
         for name in core.local_manifests.set_pins(key, &pinned) {
             core.publisher.touch(name);
         }
     }
+}
 
-    /// The manifest of a row: the one in memory, else decoded.
-    fn read(&self, (id, text): &(String, String)) -> Option<Manifest> {
-        let known = ManifestId::parse(id).ok();
-        let known = known.and_then(|id| self.resolver.core().local_manifests.pin_of(&id));
-        known.or_else(|| {
-            Manifest::decode(text.as_bytes())
-                .inspect_err(|error| tracing::warn!(id, %error, "failed to read pin"))
-                .ok()
-        })
-    }
+/// The manifest of a row.
+fn read_pin((id, text): &(String, String)) -> Option<Manifest> {
+    Manifest::decode(text.as_bytes())
+        .inspect_err(|error| tracing::warn!(id, %error, "failed to read pin"))
+        .ok()
 }
 
 #[cfg(test)]

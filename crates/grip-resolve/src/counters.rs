@@ -71,13 +71,25 @@ counters! {
     lies_total,
     /// Requests dropped before their response.
     abandoned_total,
-    /// Refused at once (`busy_rejections_total`, `queue_dropped_total`).
-    busy_total,
+    /// Of the misses: began again because the joined flight ended at an earlier deadline.
+    rejoined_total,
+    /// Refused at once because the queue is full (`queue_dropped_total`).
+    queue_full_total,
+    /// Refused at once because the turn would come too late.
+    shed_total,
+    /// Ended because as many requests to peers are in flight as may.
+    requests_full_total,
+    /// Ended because peers refused as busy.
+    peers_busy_total,
     /// Ended by the deadline (`io_timeouts_total`, `resolve_deadline_hit`).
     timeouts_total,
     unknown_total,
-    /// The breakers of some peers were open (`breaker_open_total`).
+    /// Resolutions that ended because the breakers of some peers were open.
     breaker_open_total,
+    /// Requests that the open breaker of a peer, or of the route to it, kept back
+    /// (`breaker_open_total`).
+    peer_breaker_open_total,
+    route_breaker_open_total,
     /// Local manifests could not be read.
     unreadable_total,
     /// Ended by the stop of the node (`tasks_canceled_total`).

@@ -12,12 +12,15 @@ pub mod manifest;
 #[cfg(test)]
 mod network_tests;
 mod node_record;
+mod off_runtime;
 mod options;
 mod provider_ranking;
 mod providers_of_needs;
 mod publisher;
 mod record_validation;
 mod resolver;
+#[cfg(test)]
+mod simulation;
 mod single_flight;
 #[cfg(test)]
 mod testing;
@@ -27,7 +30,8 @@ pub use admin::{
     Pin,
 };
 pub use counters::{Counters, Histogram, STEPS_MS};
-pub use error::ResolveError;
+pub use error::{BusyCause, ResolveError};
+pub use grip_dht::{Reachability, Status as NetworkStatus};
 pub use grip_limits::{BreakerOptions, BreakerState};
 pub use hedge_budget::WINDOW as HEDGE_WINDOW;
 pub use key::{InvalidKey, Key, node_record_key};
@@ -42,4 +46,3 @@ pub use publisher::Status as PublisherStatus;
 pub use resolver::{
     Identity, Parts, PipelineHealth, Ranked, ResolveParams, Resolved, Resolver, Source, Status,
 };
-pub use single_flight::MAX_QUEUED;

@@ -15,15 +15,16 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_dht::{LocalRecords, RecordKey, RecordValidator, Verdict};
-use grip_nostr::{RepoAddr, RepositoryEvents, ServedEvents};
-use grip_tasks::{ChangeSet, Changed};
+use grip_nostr::{Event, RepoAddr, RepositoryEvents, ServedEvents};
+use grip_tasks::{ChangeSet, Changed, TaskGroup};
 use moka::future::Cache;
 use parking_lot::RwLock;
 
 pub(crate) use published::PublishedManifests;
 
 use crate::{
-    InvalidManifest, Key, Manifest, ManifestId, node_record::unix_now, record_validation::validate,
+    InvalidManifest, Key, Manifest, ManifestId, node_record::unix_now, off_runtime,
+    record_validation::validate,
 };
 
 /// Most pins; further ones are refused.
@@ -36,6 +37,8 @@ const RECENT_BYTES: u64 = 16 << 20;
 /// What this node serves itself.
 pub struct LocalManifests {
     served: Arc<dyn ServedEvents>,
+    /// Owns the threads on which long manifests are made.
+    group: TaskGroup,
     changes: Arc<ChangeSet<RepoAddr>>,
     published: RwLock<PublishedManifests>,
     /// By name and id; at most [`MAX_PINS`], each short enough for a record.
@@ -51,7 +54,11 @@ pub struct LocalError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl LocalManifests {
     /// `changes` are the repositories whose events have changed; this is its one follower.
-    pub fn new(served: Arc<dyn ServedEvents>, changes: Arc<ChangeSet<RepoAddr>>) -> Arc<Self> {
+    pub fn new(
+        served: Arc<dyn ServedEvents>,
+        changes: Arc<ChangeSet<RepoAddr>>,
+        group: TaskGroup,
+    ) -> Arc<Self> {
         let weigh = |_: &RepoAddr, held: &Option<Manifest>| {
             let bytes = held.as_ref().map_or(0, |held| 3 * held.bytes().len());
             u32::try_from(bytes + 512).unwrap_or(u32::MAX)
@@ -63,6 +70,7 @@ impl LocalManifests {
             .build();
         Arc::new(Self {
             served,
+            group,
             changes,
             published: RwLock::default(),
             pins: RwLock::default(),
@@ -107,20 +115,9 @@ impl LocalManifests {
         let Some(events) = events else {
             return Ok(None);
         };
-        let RepositoryEvents {
-            announcement,
-            others,
-            state,
-        } = events;
-        let made = match Manifest::make(announcement.clone(), others, state) {
-            // The announcement that makes the state's author a maintainer is not served, or too
-            // long: the owner's announcement stands alone.
-            Err(InvalidManifest::NotAMaintainer | InvalidManifest::TooLong) => {
-                Manifest::make(announcement, Vec::new(), None)
-            }
-            made => made,
-        };
-        match made {
+        let bytes = bytes_of(&events);
+        let made = off_runtime::run(&self.group, bytes, move || make(events)).await;
+        match made.ok_or_else(|| LocalError("the node is stopping".into()))? {
             Ok(made) => Ok(Some(made)),
             Err(InvalidManifest::Private) => Ok(None),
             Err(error) => {
@@ -226,6 +223,33 @@ impl LocalManifests {
         let mut found = all.filter(|it| Key::Manifest(it.id()).record() == *key);
         found.next().map(|found| found.bytes().clone())
     }
+}
+
+/// The manifest of a repository, with its signatures checked.
+fn make(events: RepositoryEvents) -> Result<Manifest, InvalidManifest> {
+    let RepositoryEvents {
+        announcement,
+        others,
+        state,
+    } = events;
+    match Manifest::make(announcement.clone(), others, state) {
+        // The announcement that makes the state's author a maintainer is not served, or too long:
+        // the owner's announcement stands alone.
+        Err(InvalidManifest::NotAMaintainer | InvalidManifest::TooLong) => {
+            Manifest::make(announcement, Vec::new(), None)
+        }
+        made => made,
+    }
+}
+
+/// How long the manifest of these events is, roughly.
+fn bytes_of(events: &RepositoryEvents) -> usize {
+    let of = |event: &Event| {
+        let tags = event.tags.iter().flat_map(|tag| tag.as_slice());
+        event.content.len() + tags.map(|text| text.len() + 3).sum::<usize>() + 400
+    };
+    let others = events.others.iter().chain(&events.state);
+    of(&events.announcement) + others.map(of).sum::<usize>()
 }
 
 impl LocalRecords for LocalManifests {

@@ -14,6 +14,7 @@
 
 mod breakers;
 mod frontier;
+mod random;
 mod request;
 mod responses;
 
@@ -25,14 +26,19 @@ use std::{
 
 use futures_util::{StreamExt as _, future::OptionFuture, stream::FuturesUnordered};
 use grip_dht::{Dht, Peer, PeerName, RequestError, Response};
-use grip_tasks::TaskGroup;
+use grip_limits::BreakerOptions;
+use grip_tasks::{CancellationToken, TaskGroup};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-pub(crate) use self::breakers::{PeerBreakers, RequestPermit};
 use self::{
+    breakers::Open,
     frontier::{Frontier, Next},
     request::PendingRequest,
     responses::{End, Tally},
+};
+pub(crate) use self::{
+    breakers::{PeerBreakers, RequestPermit},
+    random::Random,
 };
 use crate::{
     Key, Manifest, Options, ResolveError,
@@ -44,6 +50,9 @@ use crate::{
 /// Timers know nothing shorter than a millisecond.
 const MARGIN: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(25);
 
+/// How long peers have to name a newer manifest where there is one already.
+const ENOUGH_TIME: Duration = Duration::from_millis(500);
+
 /// State that all lookups share.
 pub(crate) struct Network {
     pub dht: Arc<dyn Dht>,
@@ -51,6 +60,9 @@ pub(crate) struct Network {
     pub breakers: PeerBreakers,
     pub budget: HedgeBudget,
     pub counters: Arc<LiveCounters>,
+    pub random: Random,
+    /// Ends every lookup.
+    pub stop: CancellationToken,
     pub group: TaskGroup,
 }
 
@@ -66,6 +78,26 @@ pub(crate) struct Found {
 }
 
 impl Network {
+    /// `stop` ends every lookup, `group` owns the threads on which long values are read.
+    pub fn new(
+        dht: Arc<dyn Dht>,
+        breaker: BreakerOptions,
+        counters: Arc<LiveCounters>,
+        stop: CancellationToken,
+        group: TaskGroup,
+    ) -> Self {
+        Self {
+            own: dht.status().peer,
+            breakers: PeerBreakers::new(breaker),
+            budget: HedgeBudget::default(),
+            random: Random::default(),
+            counters,
+            stop,
+            group,
+            dht,
+        }
+    }
+
     /// Looks for `key` until `deadline`, beginning with what is known already.
     ///
     /// Cancel safe: dropping it drops all its requests.
@@ -100,6 +132,20 @@ impl Network {
         let found = lookup.run(deadline).await;
         self.counters.lookup.note(began.elapsed());
         found
+    }
+
+    /// The right to one request to `peer`; else when to ask again.
+    pub(crate) fn acquire(&self, peer: &Peer) -> Result<RequestPermit, Instant> {
+        self.breakers.acquire(peer).map_err(|open| match open {
+            Open::Peer(until) => {
+                count(&self.counters.peer_breaker_open_total);
+                until
+            }
+            Open::Route(until) => {
+                count(&self.counters.route_breaker_open_total);
+                until
+            }
+        })
     }
 
     /// Why `peer` was silent for as long as it had: it is not there, or it is and says nothing.
@@ -159,8 +205,8 @@ impl Lookup<'_> {
         if self.is_satisfied() {
             return End::Satisfied;
         }
-        let stop = self.network.group.token();
-        let hedge_at = self.began + jittered(self.options.hedge);
+        let stop = &self.network.stop;
+        let hedge_at = self.began + self.network.random.jittered(self.options.hedge);
         loop {
             self.fill();
             let retry_at = self.frontier.retry_at();
@@ -214,7 +260,7 @@ impl Lookup<'_> {
     fn send(&mut self, next: Next, is_hedge: bool) -> bool {
         let network = self.network;
         let now = Instant::now();
-        let permit = match network.breakers.acquire(&next.peer) {
+        let permit = match network.acquire(&next.peer) {
             Ok(permit) => permit,
             Err(until) => {
                 let earliest = self.tally.open_until.get_or_insert(until);
@@ -246,10 +292,9 @@ impl Lookup<'_> {
     }
 }
 
-/// Until when to wait for more where there is a manifest already: as long as the first requests
-/// may take.
+/// Until when to wait for more where there is a manifest already.
 pub(crate) fn soon(options: &Options, began: Instant, deadline: Instant) -> Instant {
-    (began + options.request_timeout).min(last(began, deadline))
+    (began + options.request_timeout.min(ENOUGH_TIME)).min(last(began, deadline))
 }
 
 /// When to return what was found, so that a caller with the same deadline still gets it.
@@ -257,11 +302,6 @@ fn last(began: Instant, deadline: Instant) -> Instant {
     let rest = deadline.saturating_duration_since(began);
     let margin = (rest / 20).clamp(MARGIN.start, MARGIN.end);
     deadline - margin.min(rest)
-}
-
-/// Give or take a fifth, so that many nodes do not hedge at the same moment.
-fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(rand::random_range(0.8..=1.2))
 }
 
 #[cfg(test)]

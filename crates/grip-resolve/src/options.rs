@@ -1,7 +1,7 @@
 //! Settings of the resolver.
 //!
-//! Read again for every piece of work, so that a changed setting counts at once; those that size
-//! something at the start are marked.
+//! One snapshot, swapped as a whole and taken once for every piece of work, so that a changed setting
+//! counts for the next one and no piece sees two; those that size something at the start are marked.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Options {
     pub hedge: Duration,
     /// How long a resolution may take in all, waiting in the queue included. Default 1200 ms.
     pub deadline: Duration,
-    /// How long one request may take. Default 500 ms.
+    /// How long one request may take: four round trips to a far peer if it is the first. Default 1 s.
     pub request_timeout: Duration,
     /// Most retries of a request that may succeed a moment later. Default 3.
     pub retries: u32,
@@ -42,6 +42,10 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Resolutions in flight. Default 64. Needs a restart.
     pub workers: usize,
+    /// Resolutions that wait for a worker; further ones are refused. Default 512. Needs a restart.
+    pub queue: usize,
+    /// How long the node drains when it stops; resolutions end a little earlier. Default 5 s.
+    pub drain: Duration,
     /// When a peer is left alone: more than half of at least 4 requests within 30 s failed; for
     /// 15 s, and until 2 probes succeeded. Needs a restart.
     pub breaker: BreakerOptions,
@@ -72,7 +76,7 @@ impl Default for Options {
             beta: 2,
             hedge: Duration::from_millis(150),
             deadline: Duration::from_millis(1_200),
-            request_timeout: Duration::from_millis(500),
+            request_timeout: Duration::from_secs(1),
             retries: 3,
             max_requests: 32,
             hedge_percent: 5,
@@ -82,6 +86,8 @@ impl Default for Options {
             stale_for: Duration::from_secs(60),
             cache_bytes: 64 << 20,
             workers: 64,
+            queue: 512,
+            drain: Duration::from_secs(5),
             breaker: BreakerOptions {
                 tolerates_threshold: true,
                 cooldown: Duration::from_secs(15),

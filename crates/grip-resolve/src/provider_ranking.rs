@@ -141,7 +141,12 @@ impl Scored {
         };
         let rest = |it: &Self| {
             let provider = it.provider.clone();
-            (provider.url, provider.named_by, provider.region)
+            (
+                provider.url,
+                provider.named_by,
+                provider.region,
+                provider.why,
+            )
         };
         class(self)
             .cmp(&class(other))

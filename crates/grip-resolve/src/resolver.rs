@@ -2,10 +2,15 @@
 //!
 //! Invariants:
 //! - Concurrent misses of one key are one resolution.
-//! - A resolution that finds the queue full is refused at once.
-//! - The deadline counts from the call; waiting for a worker is part of it.
-//! - Resolutions in flight when the node stops end as cancelled, and no task is left.
+//! - A resolution that finds the queue full, or whose turn would come too late, is refused at once.
+//! - The deadline counts from the call; waiting for a worker is part of it. Who joins a flight that
+//!   ends at an earlier deadline goes on with another.
+//! - A resolution sees the settings of the moment of its start, in all of its steps.
+//! - Resolutions in flight when the node drains go on to their deadline or the node's; when it stops
+//!   they end as cancelled, and no task is left.
 
+mod drain;
+mod load;
 mod pipeline;
 mod providers;
 mod status;
@@ -15,10 +20,9 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
 use grip_dht::{Dht, PeerName};
 use grip_nostr::RepoAddr;
-use grip_tasks::TaskGroup;
+use grip_tasks::{CancellationToken, Live, TaskGroup};
 use moka::future::Cache as Store;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,10 +38,9 @@ use crate::{
     ResolveError,
     cache::Cache,
     counters::LiveCounters,
-    hedge_budget::HedgeBudget,
-    lookup::{Network, PeerBreakers},
+    lookup::Network,
     publisher::Publisher,
-    single_flight::SingleFlight,
+    single_flight::{self, Flights},
 };
 
 /// Resolves keys. Cheap to clone; all clones are the same resolver.
@@ -52,9 +55,12 @@ pub struct Parts {
     pub dht: Option<Arc<dyn Dht>>,
     pub local_manifests: Arc<LocalManifests>,
     pub health: Arc<HealthOf>,
-    pub options: Arc<ArcSwap<Options>>,
+    /// One snapshot, swapped as a whole.
+    pub options: Arc<Live<Options>>,
     /// None: no node record is published.
     pub identity: Option<Identity>,
+    /// Cancelled when callers stop coming: what is in flight then has until the drain deadline.
+    pub draining: CancellationToken,
     pub group: TaskGroup,
 }
 
@@ -103,9 +109,11 @@ pub(crate) struct Core {
     pub(crate) network: Option<Network>,
     pub(crate) local_manifests: Arc<LocalManifests>,
     health: Arc<HealthOf>,
-    pub(crate) options: Arc<ArcSwap<Options>>,
+    pub(crate) options: Arc<Live<Options>>,
     pub(crate) cache: Cache,
-    flights: SingleFlight,
+    flights: Flights,
+    queue_capacity: usize,
+    load: load::Load,
     /// Permits of the workers.
     permits: Arc<Semaphore>,
     workers: usize,
@@ -114,23 +122,30 @@ pub(crate) struct Core {
     pub(crate) identity: Option<Identity>,
     node_records: Store<PeerName, Option<NodeRecord>>,
     pub(crate) publisher: Publisher,
+    draining: CancellationToken,
+    /// Ends every resolution in flight.
+    cut: CancellationToken,
     pub(crate) group: TaskGroup,
 }
 
 impl Resolver {
     /// Starts the workers and the publisher, all owned by the group.
     pub fn start(parts: Parts) -> Self {
-        let options = parts.options.load_full();
+        let options = parts.options.get();
+        let cut = parts.group.token().child_token();
         let counters = Arc::new(LiveCounters::default());
-        let network = parts.dht.map(|dht| Network {
-            own: dht.status().peer,
-            breakers: PeerBreakers::new(options.breaker),
-            budget: HedgeBudget::default(),
-            counters: Arc::clone(&counters),
-            group: parts.group.clone(),
-            dht,
+        let network = parts.dht.map(|dht| {
+            let counters = Arc::clone(&counters);
+            Network::new(
+                dht,
+                options.breaker,
+                counters,
+                cut.clone(),
+                parts.group.clone(),
+            )
         });
-        let (flights, jobs) = SingleFlight::new();
+        let queue_capacity = options.queue.max(1);
+        let (flights, jobs) = Flights::new(queue_capacity);
         let workers = options.workers.max(1);
         let core = Arc::new(Core {
             network,
@@ -139,6 +154,8 @@ impl Resolver {
             cache: Cache::new(options.cache_bytes),
             options: parts.options,
             flights,
+            queue_capacity,
+            load: load::Load::default(),
             permits: Arc::new(Semaphore::new(workers)),
             workers,
             busy_workers: Arc::default(),
@@ -146,6 +163,8 @@ impl Resolver {
             identity: parts.identity,
             node_records: providers::node_records(),
             publisher: Publisher::default(),
+            draining: parts.draining,
+            cut,
             group: parts.group,
         });
         let group = core.group.clone();
@@ -153,6 +172,7 @@ impl Resolver {
             "resolve.dispatch",
             pipeline::dispatch(Arc::clone(&core), jobs),
         );
+        group.spawn("resolve.drain", drain::run(Arc::clone(&core)));
         group.spawn("resolve.publisher", Publisher::run(Arc::clone(&core)));
         Self { core }
     }
@@ -166,7 +186,8 @@ impl Resolver {
         params: ResolveParams,
     ) -> Result<Resolved, ResolveError> {
         let began = Instant::now();
-        let (answer, source) = self.core.answer(key, params, began).await?;
+        let options = self.core.options.get();
+        let (answer, source) = self.core.answer(key, params, &options, began).await?;
         Ok(Resolved {
             id: answer.manifest.id(),
             manifest: answer.manifest.clone(),
@@ -192,12 +213,12 @@ impl Core {
     pub(crate) async fn forget(&self, name: &RepoAddr) {
         self.local_manifests.forget(name).await;
         let key = Key::Name(name.clone());
-        self.flights.outdate(Some(&key));
+        single_flight::outdate(&self.flights, Some(&key));
         self.cache.forget(&key).await;
     }
 
     pub(crate) fn forget_all(&self) {
-        self.flights.outdate(None);
+        single_flight::outdate(&self.flights, None);
         self.cache.clear();
     }
 }

@@ -9,17 +9,16 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_dht::{
-    Counters, Dht, Peer, PeerName, PublishFuture, Published, RecordKey, RequestError,
+    Counters, Dht, Peer, PeerName, PublishFuture, Published, Reachability, RecordKey, RequestError,
     RequestFuture, Response, Status,
 };
 use grip_nostr::{
     Event, EventsFuture, RepoAddr, RepositoryEvents, ServedEvents, ServedRepositories, Timestamp,
 };
-use grip_tasks::{ChangeSet, TaskGroup};
+use grip_tasks::{CancellationToken, ChangeSet, Live, TaskGroup};
 use grip_testkit::Author;
 use parking_lot::Mutex;
 use tokio::sync::RwLock;
@@ -77,7 +76,8 @@ pub(crate) struct Repos {
 impl Repos {
     pub fn local_manifests(self: &Arc<Self>) -> Arc<LocalManifests> {
         self.changes.follow();
-        LocalManifests::new(Arc::clone(self) as _, Arc::clone(&self.changes))
+        let group = TaskGroup::new("test");
+        LocalManifests::new(Arc::clone(self) as _, Arc::clone(&self.changes), group)
     }
 
     pub fn serve(&self, manifest: &Manifest) {
@@ -220,10 +220,13 @@ impl Dht for Script {
             peer: peer(0).id,
             listening: vec![],
             external: vec![],
+            reachability: Reachability::Unknown,
             connected_peers: 0,
             known_peers: self.known_peers.load(Relaxed),
             records: 0,
             provided_keys: 0,
+            published_keys: 0,
+            max_published: usize::MAX,
             counters: Counters::default(),
         }
     }
@@ -240,7 +243,8 @@ pub(crate) struct Node {
     pub resolver: Resolver,
     pub repos: Arc<Repos>,
     pub local_manifests: Arc<LocalManifests>,
-    pub options: Arc<ArcSwap<Options>>,
+    pub options: Arc<Live<Options>>,
+    pub draining: CancellationToken,
     pub group: TaskGroup,
 }
 
@@ -258,7 +262,8 @@ impl Node {
         local_manifests: Arc<LocalManifests>,
         identity: Option<Identity>,
     ) -> Self {
-        let options = Arc::new(ArcSwap::from_pointee(options));
+        let options = Arc::new(Live::new(options));
+        let draining = CancellationToken::new();
         let group = TaskGroup::new("test");
         let resolver = Resolver::start(Parts {
             dht,
@@ -266,6 +271,7 @@ impl Node {
             health: Arc::new(|_| HostHealth::default()),
             options: Arc::clone(&options),
             identity,
+            draining: draining.clone(),
             group: group.clone(),
         });
         Self {
@@ -273,6 +279,7 @@ impl Node {
             repos,
             local_manifests,
             options,
+            draining,
             group,
         }
     }

@@ -12,6 +12,7 @@ mod panic;
 mod periodic;
 mod permits;
 mod primitives;
+mod single_flight;
 
 pub use change_set::{ChangeSet, Changed};
 pub use group::{Ended, TaskGroup, TaskStatus};
@@ -20,5 +21,6 @@ pub use lanes::{Busy, Lanes, Turn};
 pub use live::Live;
 pub use periodic::{Outcome, Periodic, PeriodicStatus};
 pub use permits::{Permit, Permits};
+pub use single_flight::{Flight, Job, Jobs, Refused, SingleFlight};
 pub use tokio::task::JoinError;
 pub use tokio_util::sync::CancellationToken;

@@ -7,7 +7,7 @@ use std::{
 
 use loom::{cell::UnsafeCell, future::block_on, sync::Arc, thread};
 
-use crate::{Busy, Lanes, Live};
+use crate::{Busy, Lanes, Live, Refused, SingleFlight};
 
 /// Tries every order with at most three switches that no thread waits for: mistakes show in those,
 /// and three threads without a bound have more orders than there is time.
@@ -137,5 +137,80 @@ fn a_value_that_no_longer_fits_is_made_once_however_many_ask() {
             .join()
             .expect("because a model ends at its first panic");
         assert_eq!(mine, theirs, "both have the same one");
+    });
+}
+
+/// Asks for `key` and waits; the value, none where the job was dropped, or why it was not let in.
+fn ask(flights: &SingleFlight<u8, (), u32>, key: u8) -> Result<Option<u32>, Refused> {
+    let flight = flights.join_or_start(&key, ())?;
+    Ok(block_on(flight.wait()))
+}
+
+#[test]
+fn everybody_who_was_let_in_is_answered_though_the_queue_is_closed_in_the_middle() {
+    check(|| {
+        let (flights, mut jobs) = SingleFlight::<u8, (), u32>::new(1);
+        let (flights, work) = (Arc::new(flights), Work::new());
+        let callers: Vec<_> = [1, 2]
+            .into_iter()
+            .map(|key| {
+                let flights = Arc::clone(&flights);
+                thread::spawn(move || ask(&flights, key))
+            })
+            .collect();
+        // The worker is told to stop at any moment: it takes no more and does what was queued.
+        jobs.close();
+        let mut done = 0;
+        while let Some(job) = block_on(jobs.next()) {
+            work.act();
+            done += 1;
+            job.finish(7);
+        }
+        let mut answered = 0;
+        for caller in callers {
+            match caller
+                .join()
+                .expect("because a model ends at its first panic")
+            {
+                Ok(value) => {
+                    assert_eq!(value, Some(7), "a job that was queued is done");
+                    answered += 1;
+                }
+                Err(Refused::Full | Refused::Closed) => {}
+            }
+        }
+        assert_eq!((work.done(), done), (answered, answered));
+        assert_eq!((flights.in_flight(), flights.queued()), (0, 0));
+    });
+}
+
+#[test]
+fn a_caller_that_joins_while_the_job_ends_gets_its_value_or_starts_another() {
+    check(|| {
+        let (flights, mut jobs) = SingleFlight::<u8, (), u32>::new(2);
+        let flights = Arc::new(flights);
+        let first = flights
+            .join_or_start(&1, ())
+            .expect("because the queue is empty");
+        let other = {
+            let flights = Arc::clone(&flights);
+            thread::spawn(move || ask(&flights, 1))
+        };
+        let job = block_on(jobs.next()).expect("because one was queued");
+        job.finish(1);
+        jobs.close();
+        // One that was begun after the first had ended is dropped: its caller gets no value.
+        while let Some(job) = block_on(jobs.next()) {
+            drop(job);
+        }
+        let other = other
+            .join()
+            .expect("because a model ends at its first panic");
+        assert!(
+            matches!(other, Ok(Some(1) | None) | Err(Refused::Closed)),
+            "{other:?}"
+        );
+        assert_eq!(block_on(first.wait()), Some(1));
+        assert_eq!((flights.in_flight(), flights.queued()), (0, 0));
     });
 }

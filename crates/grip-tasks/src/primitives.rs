@@ -6,7 +6,7 @@ mod real {
     pub(crate) use std::sync::{Arc, atomic::AtomicU64};
 
     pub(crate) use parking_lot::Mutex;
-    pub(crate) use tokio::sync::oneshot;
+    pub(crate) use tokio::sync::{mpsc, oneshot, watch};
 }
 
 #[cfg(feature = "loom")]

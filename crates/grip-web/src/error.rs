@@ -244,6 +244,14 @@ impl WebError {
         }
     }
 
+    /// Whether the resolver refused to begin, by a bound of this node.
+    pub(crate) fn is_busy_resolver(&self) -> bool {
+        let Self::Resolving(ResolvingError::Failed(error)) = self else {
+            return false;
+        };
+        matches!(error, grip_resolve::ResolveError::Busy { .. })
+    }
+
     /// Says whether the same request may succeed later, without anybody changing anything.
     pub(crate) fn is_worth_another_try(&self) -> bool {
         let is_ours = matches!(self, Self::Deadline | Self::Internal { .. } | Self::Panic);

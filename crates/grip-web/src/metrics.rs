@@ -14,6 +14,8 @@ mod sync;
 
 use std::{fmt, time::Duration};
 
+use bytes::Bytes;
+use grip_tasks::Live;
 use http::StatusCode;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -25,6 +27,7 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+use tokio::time::Instant;
 
 pub(crate) use self::{collected::Collected, database_samples::DatabaseSamples, domains::Domains};
 use crate::{
@@ -87,6 +90,9 @@ impl MetricConstructor<Histogram> for Buckets {
     }
 }
 
+/// How often the text is made for strangers.
+const RENDER_INTERVAL: Duration = Duration::from_secs(1);
+
 const ANSWER_SECONDS: Buckets = Buckets(&[0.0005, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 30.0, 300.0]);
 
 const SOCKET_SECONDS: [f64; 8] = [1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
@@ -97,6 +103,8 @@ macro_rules! metrics {
         /// The metrics that requests write, and the registry that prints them all.
         pub(crate) struct Metrics {
             registry: Registry,
+            /// The last text, and when it was made.
+            recent: Live<(Option<Instant>, Bytes)>,
             $($field: $type,)*
         }
 
@@ -105,7 +113,7 @@ macro_rules! metrics {
                 let mut registry = Registry::default();
                 $(let $field: $type = $value;
                 registry.register($name, $help, $field.clone());)*
-                Self { registry, $($field,)* }
+                Self { registry, recent: Live::new((None, Bytes::new())), $($field,)* }
             }
         }
     };
@@ -185,10 +193,28 @@ impl Metrics {
     }
 
     /// The text form that scrapers read.
-    pub(crate) fn render(&self) -> Result<String, fmt::Error> {
+    pub(crate) fn render(&self) -> Result<Bytes, fmt::Error> {
         let mut out = String::new();
         text::encode(&mut out, &self.registry)?;
-        Ok(out)
+        Ok(out.into())
+    }
+
+    /// The text of the last second, made by the first who asks after that: however many ask, once a
+    /// second.
+    pub(crate) fn recent(&self) -> Result<Bytes, fmt::Error> {
+        let is_recent = |made: &(Option<Instant>, Bytes)| {
+            made.0.is_some_and(|at| at.elapsed() < RENDER_INTERVAL)
+        };
+        // A failure is no text: the next who asks tries again.
+        let mut failure = None;
+        let recent = self.recent.renew(is_recent, || match self.render() {
+            Ok(text) => (Some(Instant::now()), text),
+            Err(error) => {
+                failure = Some(error);
+                (None, Bytes::new())
+            }
+        });
+        failure.map_or_else(|| Ok(recent.1.clone()), Err)
     }
 
     pub(crate) fn responded(&self, route: &'static str, status: StatusCode, took: Duration) {

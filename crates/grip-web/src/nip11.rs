@@ -4,7 +4,7 @@ use http::{StatusCode, header};
 use serde::Serialize;
 
 use crate::{
-    Build,
+    Build, Resolve,
     error::WebError,
     request_context::HttpResult,
     respond::{self, WithHeader as _},
@@ -17,6 +17,9 @@ const NIPS: [u16; 8] = [1, 9, 11, 34, 40, 45, 62, 77];
 const DELETION_NIPS: [u16; 2] = [9, 62];
 /// Those beside them that a private service keeps to.
 const PRIVATE_NIPS: [u16; 2] = [42, 98];
+
+/// Addresses in the DHT that are named.
+const MAX_DHT_ADDRESSES: usize = 4;
 
 const SOFTWARE: &str = "https://github.com/gripfast/gripfast";
 
@@ -40,6 +43,9 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     curation: Option<&'a str>,
     limitation: Limitation,
+    /// How this node is reached in the DHT, for others that look for a first peer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dht: Vec<String>,
 }
 
 /// The bounds the relay really keeps.
@@ -76,11 +82,24 @@ impl Limitation {
     }
 }
 
+/// The addresses that others may dial, each with the name of this node behind it.
+pub(crate) fn dht_addresses(resolve: Option<&Resolve>) -> Vec<String> {
+    let status = resolve.and_then(|resolve| resolve.resolver.network_status());
+    let Some(status) = status else {
+        return Vec::new();
+    };
+    let external = status.external.iter().take(MAX_DHT_ADDRESSES);
+    external
+        .map(|address| format!("{address}/p2p/{}", status.peer))
+        .collect()
+}
+
 /// Writes the document.
 pub(crate) fn document(
     settings: &WebSettings,
     build: &Build,
     limitation: Limitation,
+    dht: Vec<String>,
 ) -> HttpResult {
     let node = &settings.node;
     let limitation = Limitation {
@@ -110,6 +129,7 @@ pub(crate) fn document(
         repo_acceptance_criteria: &node.repo_acceptance_criteria,
         curation: node.curation.as_deref().filter(|text| !text.is_empty()),
         limitation,
+        dht,
     };
     let json = serde_json::to_string_pretty(&document)
         .map_err(|e| WebError::internal("the NIP-11 document cannot be written", e))?;

@@ -125,13 +125,18 @@ pub(crate) fn version(cx: &RequestContext<'_>) -> HttpResult {
     respond::json(StatusCode::OK, &answer).map(uncached)
 }
 
-/// The metrics as they are; what must be read from the database is read for the next scrape.
+/// The metrics: as they are for this machine, at most a second old for everybody else. What must be
+/// read from the database is read for the next scrape.
 pub(crate) async fn metrics(cx: &RequestContext<'_>) -> HttpResult {
     if !cx.settings.metrics {
         return Err(WebError::NoSuchPage);
     }
     cx.app.samples.scraped().await;
-    let text = cx.app.metrics.render();
+    let text = if cx.client.exempt {
+        cx.app.metrics.render()
+    } else {
+        cx.app.metrics.recent()
+    };
     let text = text.map_err(|e| WebError::internal("metrics cannot be written", e))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(uncached(respond::typed(StatusCode::OK, kind, text)))

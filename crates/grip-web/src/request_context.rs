@@ -58,6 +58,7 @@ impl<'a> RequestContext<'a> {
             Err(_) => WebError::Panic,
         };
         error.log();
+        self.count_refusal(&error);
         if let Some(private) = &self.settings.private
             && (matches!(error, WebError::NotAMember)
                 || self.matched.route.reader == Reader::Signed)
@@ -83,8 +84,11 @@ impl<'a> RequestContext<'a> {
         let route = self.matched.route;
         let is_gated = self.settings.private.is_some() && route.reader == Reader::Member;
         // A proof costs a check of its signature: of whoever shows one, the rate counts.
-        if route.limit != Limit::Probe || (is_gated && !self.is_operator()) {
+        let is_probe = matches!(route.limit, Limit::Probe | Limit::Metered);
+        if !is_probe || (is_gated && !self.is_operator()) {
             self.check_limits()?;
+        } else if route.limit == Limit::Metered {
+            self.spend()?;
         }
         if is_gated {
             private::check(self)?;
@@ -97,7 +101,7 @@ impl<'a> RequestContext<'a> {
             Handler::Operator(handler) => handler(self, self.operator()?),
         };
         let (class, time) = match route.limit {
-            Limit::Probe | Limit::ByHandler => return work.await,
+            Limit::Probe | Limit::Metered | Limit::ByHandler => return work.await,
             Limit::Answer(class) => (class, self.settings.timeouts.answer),
             Limit::Bulk(class) => (class, BULK_TIMEOUT),
         };
@@ -109,16 +113,27 @@ impl<'a> RequestContext<'a> {
         if let Some(refusal) = self.connection.refusal() {
             return Err(refusal);
         }
-        let metrics = &self.app.metrics;
         if self.app.is_draining() {
-            metrics.rejected("draining");
+            self.app.metrics.rejected("draining");
             return Err(WebError::Draining);
         }
-        if !self.app.limits.spend(self.client, &self.settings.limits) {
-            metrics.rejected("requests_per_ip");
-            return Err(WebError::TooManyRequests);
+        self.spend()
+    }
+
+    /// Takes one request of the client's rate.
+    fn spend(&self) -> Result<(), WebError> {
+        if self.app.limits.spend(self.client, &self.settings.limits) {
+            return Ok(());
         }
-        Ok(())
+        self.app.metrics.rejected("requests_per_ip");
+        Err(WebError::TooManyRequests)
+    }
+
+    /// Counts a resolution that was refused at once, beside those that found no permit.
+    pub(crate) fn count_refusal(&self, error: &WebError) {
+        if error.is_busy_resolver() {
+            self.app.metrics.busy(Class::Resolve);
+        }
     }
 
     /// Runs `work` with a permit of `class`, which is kept until the response is sent.

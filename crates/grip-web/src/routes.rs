@@ -5,7 +5,7 @@
 //! Nothing here looks anything up.
 
 use Class::{Api, Archive, Blame, Diff, Feed, Grep, History, Page, Raw, Resolve};
-use Limit::{Answer, Bulk, ByHandler, Probe};
+use Limit::{Answer, Bulk, ByHandler, Metered, Probe};
 use futures_util::future::BoxFuture;
 use grip_nostr::RepoAddr;
 use grip_types::CONTRIBUTORS;
@@ -55,6 +55,8 @@ pub(crate) enum Reader {
 pub(crate) enum Limit {
     /// Answered however loaded the node is.
     Probe,
+    /// As a probe, within the rate of its client: the answer costs something.
+    Metered,
     /// Rates alone; the handler takes its permit, because its refusal has a form of its own.
     ByHandler,
     /// A permit of the class, for the time of an answer.
@@ -155,7 +157,7 @@ static ROUTES: &[Route] = &[
     get("/healthz", "healthz", Probe, Handler::Immediate(probes::health)).public(),
     get("/readyz", "readyz", Probe, Handler::Immediate(probes::ready)).public(),
     get("/version", "version", Probe, Handler::Immediate(probes::version)),
-    get("/metrics", "metrics", Probe, read!(probes::metrics)),
+    get("/metrics", "metrics", Metered, read!(probes::metrics)),
     get("/robots.txt", "robots", Probe, Handler::Immediate(probes::robots)),
     get("/.well-known/nostr.json", "nip05", ByHandler, Handler::Immediate(probes::nip05)).public(),
     get("/style.css", "asset", ByHandler, Handler::Immediate(pages::assets::style)).public(),

@@ -78,7 +78,8 @@ pub(crate) async fn root(cx: &RequestContext<'_>) -> HttpResult {
     routes::check_get(&cx.head.method)?;
     if negotiation::wants_relay_document(cx.headers()) {
         let limitation = nip11::Limitation::of(&cx.app.web.relay.limits());
-        return nip11::document(&cx.settings, &cx.app.web.build, limitation);
+        let dht = nip11::dht_addresses(cx.app.resolve().ok());
+        return nip11::document(&cx.settings, &cx.app.web.build, limitation, dht);
     }
     let time = cx.settings.timeouts.answer;
     cx.limited(Class::Page, time, pages::home::page(cx)).await

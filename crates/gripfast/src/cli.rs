@@ -98,6 +98,18 @@ pub(crate) enum Command {
     Compact,
     /// Find a repository by its name or digest, here or in the network
     Resolve(ResolveQuery),
+    /// Keep and provide the manifest of a repository (on the node's machine)
+    Pin {
+        /// NPUB/IDENTIFIER, nostr://…, naddr1… or b3:DIGEST
+        key: String,
+    },
+    /// Let pinned manifests go (on the node's machine)
+    Unpin {
+        /// What was pinned: a repository with all its manifests, or one by b3:DIGEST
+        key: String,
+    },
+    /// List pinned manifests
+    Pins,
     /// Fetch for `git clone grip://NPUB/IDENTIFIER`; git starts it as `git-remote-grip`
     #[command(hide = true)]
     RemoteHelper {
@@ -534,7 +546,8 @@ pub(crate) fn command() -> clap::Command {
             "completions" | "credential" | "man" | "remote-helper" => c,
             "import-ngit-grasp" => with_options(c, |_| true).arg(json("Print the report as JSON")),
             "healthcheck" => c.arg(url()).arg(json("Print JSON")).arg(config_file()),
-            "explain" | "resolve" | "status" => asking(c),
+            "explain" | "pins" | "resolve" | "status" => asking(c),
+            "pin" | "unpin" => asking(c).arg(plain_option("data_dir")),
             "selftest" => c
                 .arg(
                     url().help(
@@ -627,7 +640,16 @@ const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Decide what is on it",
-        &["repos", "events", "holding", "archive", "credential"],
+        &[
+            "repos",
+            "events",
+            "holding",
+            "archive",
+            "pin",
+            "unpin",
+            "pins",
+            "credential",
+        ],
     ),
     (
         "Look after it",

@@ -15,6 +15,7 @@ pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod ingest;
 pub(crate) mod man;
+pub(crate) mod pins;
 pub(crate) mod progress;
 pub(crate) mod purgatory;
 pub(crate) mod queue;

@@ -50,6 +50,9 @@ fn main() -> ExitCode {
         Command::Index(action) => commands::index::run(node, action),
         Command::Ingest(action) => commands::ingest::run(node, action),
         Command::RemoteHelper { remote: _, url } => commands::remote_helper::run(&url),
+        Command::Pin { key } => commands::pins::pin(&node, &key),
+        Command::Unpin { key } => commands::pins::unpin(&node, &key),
+        Command::Pins => commands::pins::list(&node),
         Command::Resolve(query) => commands::resolve::run(&node, &query),
         Command::Check { full, repair } => commands::check::run(&node, full, repair),
         Command::Credential {

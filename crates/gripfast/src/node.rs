@@ -14,6 +14,7 @@ mod identity;
 pub(crate) mod import;
 mod index;
 mod lock;
+mod peers;
 mod reload;
 mod resolve;
 mod service_identity;

@@ -19,6 +19,8 @@ pub(crate) enum Campaign {
     Crash,
     /// 50,000 events of 2,000 repositories followed on 50 relays, read twice; 50 pushes
     Follow,
+    /// Lookups among 100,000 simulated nodes; `GRIPFAST_SIM_SEED` chooses them
+    DhtSim,
     /// Honest clients beside every kind of attacker, from 1 and from 50 addresses
     Hostile,
     /// 1,000 repositories moved in from each layout of ngit-grasp, and killed on the way
@@ -29,7 +31,7 @@ pub(crate) enum Campaign {
     Queue,
     /// 1,000 repositories with every kind of damage, found and repaired by `check --repair`
     Repair,
-    /// 32 nodes that find each other's repositories, and ten of them killed
+    /// 32 nodes that find each other's repositories, ten of them killed, and liars beside the rest
     Resolve,
     /// 100,000 deletion requests, from the day they come until they are forgotten
     Retention,
@@ -93,6 +95,11 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
                             GRIPFAST_FOLLOW_RELAYS=50 GRIPFAST_FOLLOW_IDLE_SECONDS=120 \
                             GRIPFAST_FOLLOW_PUSHES=50";
             (PLAIN, "follow::many::", 1, settings)
+        }
+        Campaign::DhtSim => {
+            let settings = "GRIPFAST_SIM_NODES=100000 GRIPFAST_SIM_REPOSITORIES=1000000 \
+                            GRIPFAST_SIM_LOOKUPS=500";
+            ("-p grip-resolve --lib", "simulation::", 1, settings)
         }
         Campaign::Hostile => (NODE, "hostile::campaign::", 1, "GRIPFAST_HOSTILE_ROUNDS=25"),
         Campaign::Import => (

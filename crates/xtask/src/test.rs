@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use crate::{run, tools};
 
-/// Runs the models of grip-tasks. They are a build of their own: locks and channels are made of
+/// Runs the models of grip-tasks, of which the resolver's queue and its settings are made. They are a build of their own: locks and channels are made of
 /// what the checker watches.
 pub(crate) fn loom() -> anyhow::Result<()> {
     let models = "test --package grip-tasks --features loom --lib models::";

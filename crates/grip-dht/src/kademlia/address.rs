@@ -53,6 +53,11 @@ impl Policy {
         }
     }
 
+    /// Whether a connection from `address` shows that peers of this kind of network can dial us.
+    pub(super) fn is_from_outside(self, address: &Multiaddr) -> bool {
+        ip(address).is_some_and(|ip| self.allows_ip(ip.to_canonical()))
+    }
+
     /// A stranger's addresses that may be used, without the peer's name, each once, and the number
     /// of those refused.
     pub(super) fn filter_addresses<'a>(
@@ -182,6 +187,18 @@ pub(super) fn bootstrap(text: &str, policy: Policy) -> Result<(PeerId, Multiaddr
     Ok((peer, address))
 }
 
+/// A peer that a stranger named, at an address that may be dialled.
+pub(super) fn named_by_others(text: &str, policy: Policy) -> Option<(PeerId, Multiaddr)> {
+    if text.len() > 2 * limits::ADDRESS_BYTES {
+        return None;
+    }
+    let mut address: Multiaddr = text.parse().ok()?;
+    let Some(Protocol::P2p(peer)) = address.pop() else {
+        return None;
+    };
+    policy.allows(&address).then_some((peer, address))
+}
+
 pub(super) fn name(peer: &PeerId) -> Option<PeerName> {
     PeerName::from_bytes(&peer.to_bytes()).ok()
 }
@@ -266,6 +283,23 @@ mod tests {
         ] {
             assert_eq!(of(nowhere), None, "{nowhere}");
         }
+    }
+
+    #[test]
+    fn a_peer_that_a_stranger_named_is_dialled_at_public_addresses_only() {
+        let name = "12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X";
+        let named = |at: &str| named_by_others(&format!("{at}/p2p/{name}"), Policy::Global);
+        assert!(named("/ip4/1.1.1.1/tcp/1").is_some());
+        for refused in [
+            "/ip4/10.0.0.1/tcp/1",
+            "/ip4/127.0.0.1/tcp/1",
+            "/dns4/a.example/tcp/1",
+            "/ip4/1.1.1.1/udp/1/quic-v1",
+        ] {
+            assert!(named(refused).is_none(), "{refused}");
+        }
+        assert!(named_by_others("/ip4/1.1.1.1/tcp/1", Policy::Global).is_none());
+        assert!(named_by_others(&"/ip4/1.1.1.1".repeat(99), Policy::Global).is_none());
     }
 
     #[test]

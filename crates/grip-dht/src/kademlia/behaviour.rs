@@ -103,7 +103,8 @@ fn kademlia(
         .set_caching(kad::Caching::Disabled)
         .set_record_ttl(Some(options.record_ttl))
         .set_provider_record_ttl(Some(options.record_ttl))
-        .set_periodic_bootstrap_interval(Some(options.bootstrap_interval))
+        // The swarm task does it, more often while few peers are known.
+        .set_periodic_bootstrap_interval(None)
         // The publisher republishes: the job of the library keeps every key that it has seen since
         // its last run, without a bound.
         .set_replication_interval(None)

@@ -30,7 +30,8 @@ pub struct Options {
     /// Most provider records of others (65,536). Beyond, the provider with most of them loses some,
     /// then as above.
     pub max_providers: usize,
-    /// Most keys of our own (20,000). Beyond, publishing is refused.
+    /// Most keys of our own that are provided at once (20,000). Beyond, the one published longest
+    /// ago makes room.
     pub max_published: usize,
     /// Connections in all (256), with one peer (2), with one public address (8; of IPv6 a network
     /// of 64 bits), and being made (64). Peers to begin with may have more of an address.
@@ -41,7 +42,8 @@ pub struct Options {
     /// How long others hold what we publish, and we what they do (24 h). What is to stay longer is
     /// published again.
     pub record_ttl: Duration,
-    /// How often the routing table is refreshed (5 min).
+    /// How often the routing table is refreshed while it has few peers (5 min); twelve times as long
+    /// once it has twenty.
     pub bootstrap_interval: Duration,
     /// Requests of others served at the same time, in all (64) and for one peer (8). Beyond, they
     /// are refused at once as busy.

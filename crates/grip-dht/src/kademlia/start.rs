@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{
     Kademlia, Options, address,
     behaviour::{self, Behaviour},
+    own_keys::OwnKeys,
     publications::Publications,
     record_validation::ValidationTask,
     request_handler::{PeerPermits, RequestHandler},
@@ -18,7 +19,7 @@ use super::{
     stats::Stats,
     swarm_task::{Queues, StaleStatus, SwarmTask},
 };
-use crate::{DhtError, LocalRecords, RecordValidator};
+use crate::{DhtError, LocalRecords, Reachability, RecordValidator};
 
 /// Commands of callers that wait for the swarm task; beyond, a request is refused.
 const COMMANDS: usize = 256;
@@ -111,10 +112,10 @@ pub async fn start(
         offers: offer_sender,
         offer_permits: PeerPermits::new(OFFERS, OFFERS_PER_PEER),
         record_ttl: options.record_ttl,
-        published: HashSet::new(),
-        max_published: options.max_published,
+        own_keys: OwnKeys::new(options.max_published),
         publications: Publications::default(),
         ticks: 0,
+        reachability: Reachability::Unknown,
         stale: StaleStatus {
             addresses: true,
             ..StaleStatus::default()

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::{Counters, PeerName, Status, status::LiveCounters};
+use crate::{Counters, PeerName, Reachability, Status, status::LiveCounters};
 
 pub(super) struct Stats {
     pub(super) counts: LiveCounters,
@@ -22,10 +22,13 @@ impl Stats {
             peer,
             listening: Vec::new(),
             external: Vec::new(),
+            reachability: Reachability::default(),
             connected_peers: 0,
             known_peers: 0,
             records: 0,
             provided_keys: 0,
+            published_keys: 0,
+            max_published: 0,
             counters: Counters::default(),
         };
         Self {

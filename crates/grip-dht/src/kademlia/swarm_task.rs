@@ -5,7 +5,10 @@
 
 mod events;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use grip_tasks::CancellationToken;
@@ -13,6 +16,7 @@ use libp2p::{
     Multiaddr, PeerId, Swarm,
     futures::StreamExt as _,
     kad::{self, Quorum, Record, store::RecordStore as _},
+    swarm::dial_opts::{DialOpts, PeerCondition},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -23,19 +27,26 @@ use super::{
     address::{self, Policy},
     behaviour::Behaviour,
     codec::{Found, PeerAddresses},
+    own_keys::OwnKeys,
     publications::Publications,
+    reachability::{self, Signs},
     record_store::RecordStore,
     record_validation::{Offer, OwnUpdate, Publication, StoreCommand},
     request_handler::{PeerPermits, StoreQuery},
     request_streams::Waiting,
-    stats::Stats,
+    stats::{Stats, count},
 };
-use crate::{DhtError, RecordKey};
+use crate::{Reachability, RecordKey};
 
 const TICK: Duration = Duration::from_secs(1);
 
 /// Ticks between two removals of expired records.
 const EXPIRY_TICKS: u64 = 60;
+
+/// A table with so many peers is refreshed this many times less often: one refresh is a search in
+/// every bucket, some four hundred requests in a large network.
+const ENOUGH_PEERS: usize = 20;
+const SETTLED: u64 = 12;
 
 /// Commands of callers.
 pub(super) enum Command {
@@ -47,6 +58,13 @@ pub(super) enum Command {
         peer: PeerId,
         addresses: Vec<Multiaddr>,
         waiting: Waiting,
+    },
+    /// Dials a peer that others named.
+    Meet { peer: PeerId, address: Multiaddr },
+    /// Peers of the routing table, the connected ones first.
+    GoodPeers {
+        limit: usize,
+        found: oneshot::Sender<Vec<String>>,
     },
     /// Adds an address to the routing table without a check.
     #[cfg(test)]
@@ -79,11 +97,10 @@ pub(super) struct SwarmTask {
     pub offer_permits: PeerPermits,
     /// How long a record of another is held.
     pub record_ttl: Duration,
-    /// Our own keys, at most `max_published`.
-    pub published: HashSet<RecordKey>,
-    pub max_published: usize,
+    pub own_keys: OwnKeys,
     pub publications: Publications,
     pub ticks: u64,
+    pub reachability: Reachability,
     pub stale: StaleStatus,
 }
 
@@ -154,6 +171,10 @@ impl SwarmTask {
                 let streams = &mut self.swarm.behaviour_mut().request_streams;
                 streams.open(peer, addresses, waiting);
             }
+            Command::Meet { peer, address } => self.meet(peer, address),
+            Command::GoodPeers { limit, found } => {
+                let _ = found.send(self.good_peers(limit));
+            }
             #[cfg(test)]
             Command::Learn { peer, address } => {
                 self.kad().add_address(&peer, address);
@@ -164,6 +185,36 @@ impl SwarmTask {
                 let _ = expiry.send(record.and_then(|record| record.expires));
             }
         }
+    }
+
+    /// It gets into the routing table once it has shown that it is one of this network.
+    fn meet(&mut self, peer: PeerId, address: Multiaddr) {
+        let dial = DialOpts::peer_id(peer)
+            .condition(PeerCondition::DisconnectedAndNotDialing)
+            .addresses(vec![address])
+            .build();
+        if let Err(error) = self.swarm.dial(dial) {
+            tracing::debug!(%peer, %error, "failed to dial a peer that others named");
+        }
+    }
+
+    fn good_peers(&mut self, limit: usize) -> Vec<String> {
+        let policy = self.policy;
+        let mut good = Vec::new();
+        for bucket in self.kad().kbuckets() {
+            for entry in bucket.iter() {
+                let peer = *entry.node.key.preimage();
+                let addresses = entry.node.value.iter().map(address::without_peer);
+                // Those of the operator are in the settings.
+                let Some(address) = addresses.into_iter().find(|it| policy.allows(it)) else {
+                    continue;
+                };
+                let is_away = entry.status != kad::NodeStatus::Connected;
+                good.push((is_away, format!("{address}/p2p/{peer}")));
+            }
+        }
+        good.sort();
+        good.into_iter().take(limit).map(|(_, peer)| peer).collect()
     }
 
     fn query(&mut self, query: StoreQuery) {
@@ -229,7 +280,7 @@ impl SwarmTask {
             }
             StoreCommand::Own(OwnUpdate::Publish(publication)) => self.publish(publication),
             StoreCommand::Own(OwnUpdate::Withdraw { key, done }) => {
-                self.published.remove(&key);
+                self.own_keys.remove(&key);
                 let key = kad_key(&key);
                 self.kad().stop_providing(&key);
                 self.kad().remove_record(&key);
@@ -257,12 +308,10 @@ impl SwarmTask {
     /// Stores and provides a key at the nodes nearest to it.
     fn publish(&mut self, publication: Publication) {
         let Publication { key, value, caller } = publication;
-        if self.published.len() >= self.max_published && !self.published.contains(&key) {
-            let _ = caller.done.send(Err(DhtError::Full));
-            return;
-        }
         let kad_key = kad_key(&key);
-        self.published.insert(key);
+        if let Some(displaced) = self.own_keys.publish(key) {
+            self.displace(&displaced);
+        }
         let mut queries = Vec::with_capacity(2);
         if let Some(value) = value {
             let record = Record::new(kad_key.clone(), value.into());
@@ -274,14 +323,53 @@ impl SwarmTask {
         self.publications.begin(&queries, caller);
     }
 
+    /// Stops providing a key that makes room for another; those who hold it let it expire.
+    fn displace(&mut self, key: &RecordKey) {
+        let displaced = self.stats.counts.displaced_total.load(Ordering::Relaxed);
+        if displaced == 0 {
+            tracing::warn!(
+                max_published = self.own_keys.max(),
+                "more keys are published than may be provided at once: each is provided a part of \
+                 the time; raise dht_max_published"
+            );
+        }
+        count(&self.stats.counts.displaced_total);
+        let key = kad_key(key);
+        self.kad().stop_providing(&key);
+        self.kad().remove_record(&key);
+    }
+
     fn tick(&mut self) {
         self.ticks += 1;
         if self.ticks.is_multiple_of(EXPIRY_TICKS) {
             self.store().remove_expired(std::time::Instant::now());
             self.stale.counts = true;
         }
-        if self.ticks.is_multiple_of(self.bootstrap_ticks) {
+        let known_peers = self.stats.status().known_peers;
+        let ticks = if known_peers < ENOUGH_PEERS {
+            self.bootstrap_ticks
+        } else {
+            self.bootstrap_ticks * SETTLED
+        };
+        if self.ticks.is_multiple_of(ticks) {
             self.bootstrap();
+        }
+        self.check_reachability(known_peers);
+    }
+
+    fn check_reachability(&mut self, known_peers: usize) {
+        let signs = Signs {
+            up: TICK * u32::try_from(self.ticks).unwrap_or(u32::MAX),
+            known_peers,
+            inbound: self.stats.counts.inbound_total.load(Ordering::Relaxed),
+            external: self.swarm.external_addresses().count(),
+        };
+        let reachability = signs.reachability();
+        if reachability != self.reachability {
+            self.reachability = reachability;
+            self.stats
+                .update(|status| status.reachability = reachability);
+            reachability::warn(reachability);
         }
     }
 
@@ -306,10 +394,13 @@ impl SwarmTask {
             let connected_peers = self.swarm.network_info().num_peers();
             let store = self.store();
             let (records, provided_keys) = (store.record_count(), store.provided_count());
+            let (published_keys, max_published) = (self.own_keys.len(), self.own_keys.max());
             self.stats.update(|status| {
                 status.connected_peers = connected_peers;
                 status.records = records;
                 status.provided_keys = provided_keys;
+                status.published_keys = published_keys;
+                status.max_published = max_published;
             });
         }
         if stale.table {

@@ -3,6 +3,7 @@
 mod hostile;
 mod lan;
 mod many;
+mod peers;
 mod records;
 mod requests;
 mod support;

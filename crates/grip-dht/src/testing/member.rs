@@ -5,8 +5,8 @@ use futures_util::future::BoxFuture;
 
 use super::{Fault, Network, network};
 use crate::{
-    Counters, Dht, DhtError, Peer, PeerName, PublishFuture, Published, RecordKey, RequestError,
-    RequestFuture, Response, Status, limits,
+    Counters, Dht, DhtError, Peer, PeerName, PublishFuture, Published, Reachability, RecordKey,
+    RequestError, RequestFuture, Response, Status, limits,
 };
 
 /// A member of a [`Network`].
@@ -117,10 +117,13 @@ impl Dht for Member {
             peer: self.own.clone(),
             listening: network::peer(self.own.clone()).addresses,
             external: Vec::new(),
+            reachability: Reachability::Unknown,
             connected_peers: known_peers,
             known_peers,
             records,
             provided_keys,
+            published_keys: 0,
+            max_published: usize::MAX,
             counters: Counters::default(),
         }
     }

@@ -20,6 +20,13 @@ pub(crate) struct PeerBreakers {
     routes: Breakers<Route>,
 }
 
+/// A breaker that lets no request through, and when to ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Open {
+    Peer(Instant),
+    Route(Instant),
+}
+
 /// The right to send one request to one peer. Dropped, the request was given up, which says nothing
 /// about the peer: its answer may have been on its way.
 #[must_use = "the outcome of the request is unknown unless the permit is told"]
@@ -36,11 +43,11 @@ impl PeerBreakers {
         }
     }
 
-    /// The right to one request to `peer`; else when to ask again.
-    pub fn acquire(&self, peer: &Peer) -> Result<RequestPermit, Instant> {
+    /// The right to one request to `peer`; else which breaker is open.
+    pub fn acquire(&self, peer: &Peer) -> Result<RequestPermit, Open> {
         Ok(RequestPermit {
-            peer: self.peers.acquire(&peer.id)?,
-            route: self.routes.acquire(&route(peer))?,
+            peer: self.peers.acquire(&peer.id).map_err(Open::Peer)?,
+            route: self.routes.acquire(&route(peer)).map_err(Open::Route)?,
         })
     }
 

@@ -8,10 +8,7 @@ use grip_dht::{Peer, PeerName, RequestError, Response};
 use tokio::time::timeout;
 
 use super::{Network, RequestPermit};
-use crate::{InvalidManifest, Key, Manifest, ManifestId};
-
-/// Longer values are not decoded on the runtime.
-const INLINE_BYTES: usize = 16 << 10;
+use crate::{InvalidManifest, Key, Manifest, ManifestId, off_runtime};
 
 pub(super) type PendingRequest<'a> = BoxFuture<'a, RequestOutcome>;
 
@@ -70,14 +67,11 @@ pub(super) async fn decode(
     key: &Key,
     value: Bytes,
 ) -> Result<Manifest, Failure> {
-    if value.len() <= INLINE_BYTES {
-        return decode_now(key, &value);
-    }
-    let key = key.clone();
-    let decoding = network
-        .group
-        .spawn_blocking("resolve.decode", move || decode_now(&key, &value));
-    decoding.await.unwrap_or(Err(Failure::Lie))
+    let (key, bytes) = (key.clone(), value.len());
+    let decoding = off_runtime::run(&network.group, bytes, move || decode_now(&key, &value));
+    // A node that stops says nothing about the peer.
+    let closed = Failure::Request(RequestError::Closed);
+    decoding.await.unwrap_or(Err(closed))
 }
 
 fn decode_now(key: &Key, value: &Bytes) -> Result<Manifest, Failure> {

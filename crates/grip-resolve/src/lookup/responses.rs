@@ -10,7 +10,7 @@ use super::{
     Found, Lookup,
     request::{Failure, PeerResponse, RequestOutcome},
 };
-use crate::{Key, Manifest, ResolveError, counters::count};
+use crate::{BusyCause, Key, Manifest, ResolveError, counters::count};
 
 /// Numbers of one lookup.
 #[derive(Default)]
@@ -18,7 +18,10 @@ pub(super) struct Tally {
     pub asked: u32,
     /// Peers that responded properly, with or without a manifest.
     pub responded: u32,
-    pub busy: u32,
+    /// Some peer refused as busy.
+    pub refused: bool,
+    /// A bound of our own kept a request back.
+    pub overloaded: bool,
     pub hops: u32,
     /// When the first of the open breakers lets a request through.
     pub open_until: Option<Instant>,
@@ -73,14 +76,13 @@ impl Lookup<'_> {
     }
 
     fn on_failure(&mut self, peer: &PeerName, error: RequestError) {
-        let is_busy = matches!(error, RequestError::Refused | RequestError::Overloaded);
-        self.tally.busy += u32::from(is_busy);
+        self.tally.refused |= error == RequestError::Refused;
+        self.tally.overloaded |= error == RequestError::Overloaded;
         let now = Instant::now();
         let known = self.frontier.peer(peer);
         let is_open = known.is_none_or(|peer| self.network.breakers.is_open(peer));
         if error.may_retry() && !is_open {
-            let wait = rand::random_range(50..=100);
-            let at = now + Duration::from_millis(wait);
+            let at = now + self.network.random.retry_wait();
             self.frontier.retry(peer, at, self.options.retries);
         } else {
             self.frontier.give_up(peer);
@@ -132,8 +134,14 @@ impl Lookup<'_> {
             return ResolveError::Unknown;
         }
         let second = Duration::from_secs(1);
-        if tally.busy > 0 {
+        if tally.overloaded {
             return ResolveError::Busy {
+                cause: BusyCause::OutboundRequests,
+                retry_after: second,
+            };
+        }
+        if tally.refused {
+            return ResolveError::PeersBusy {
                 retry_after: second,
             };
         }

@@ -95,15 +95,12 @@ impl Scene {
 }
 
 fn network(dht: Arc<dyn Dht>) -> Arc<Network> {
+    Arc::new(network_with(dht, Options::default().breaker))
+}
+
+fn network_with(dht: Arc<dyn Dht>, breaker: BreakerOptions) -> Network {
     let group = TaskGroup::new("test");
-    Arc::new(Network {
-        own: dht.status().peer,
-        breakers: PeerBreakers::new(Options::default().breaker),
-        budget: HedgeBudget::default(),
-        counters: Arc::default(),
-        group,
-        dht,
-    })
+    Network::new(dht, breaker, Arc::default(), group.token(), group)
 }
 
 #[tokio::test(start_paused = true)]

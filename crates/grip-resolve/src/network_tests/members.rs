@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_dht::{
@@ -17,7 +16,7 @@ use grip_dht::{
     kademlia::{self, Kademlia},
 };
 use grip_nostr::Timestamp;
-use grip_tasks::{Ended, TaskGroup};
+use grip_tasks::{CancellationToken, Ended, Live, TaskGroup};
 use grip_testkit::{Author, events::Tags, until};
 use parking_lot::Mutex;
 use url::Url;
@@ -110,11 +109,12 @@ impl Member {
             dht: Some(dht.clone()),
             local_manifests,
             health: Arc::new(|_| HostHealth::default()),
-            options: Arc::new(ArcSwap::from_pointee(settings)),
+            options: Arc::new(Live::new(settings)),
             identity: Some(Identity {
                 key: NodeKey::from_seed(&[seed; 32]),
                 urls: vec![url.clone()],
             }),
+            draining: CancellationToken::new(),
             group: group.clone(),
         });
         Self {

@@ -97,7 +97,7 @@ pub(super) async fn node_record(core: &Core) {
     let (Some(identity), Some(network)) = (&core.identity, &core.network) else {
         return;
     };
-    let region = core.options.load().ranking.region.clone();
+    let region = core.options.get().ranking.region.clone();
     let region = Some(region).filter(|region| !region.is_empty());
     let signed = identity.key.sign(identity.urls.clone(), region, unix_now());
     let bytes = match signed {

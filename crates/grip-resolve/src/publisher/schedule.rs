@@ -79,7 +79,7 @@ impl Schedule {
         let core = Arc::clone(&self.core);
         let mut in_flight = FuturesUnordered::new();
         loop {
-            let options = core.options.load_full();
+            let options = core.options.get();
             let settings = &options.publish;
             let now = Instant::now();
             self.check_growth(now, settings.retry);

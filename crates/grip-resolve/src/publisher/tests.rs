@@ -115,7 +115,7 @@ async fn everything_is_published_again_after_a_third_of_the_time_records_live() 
     one.repos.serve(&manifest_of(&Author::new(), "x", 1));
     sleep(ms(1_000)).await;
     assert_eq!(one.resolver.counters().published_total, 1);
-    let third = one.options.load().publish.record_ttl / 3;
+    let third = one.options.get().publish.record_ttl / 3;
     sleep(third - ms(2_000)).await;
     assert_eq!(one.resolver.counters().published_total, 1);
     sleep(ms(2_000)).await;
@@ -179,7 +179,7 @@ async fn everything_is_published_again_as_the_network_grows() {
     let network = Script::empty(ms(0));
     let node = Node::new(Some(network.clone()), Options::default());
     node.repos.serve(&manifest_of(&Author::new(), "x", 1));
-    let retry = node.options.load().publish.retry;
+    let retry = node.options.get().publish.retry;
     // By its name and by its id, each time.
     for (known, published) in [(0, 2), (1, 4), (1, 4), (2, 6), (3, 6), (20, 8), (400, 8)] {
         network.known_peers.store(known, Relaxed);

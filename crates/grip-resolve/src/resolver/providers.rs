@@ -14,7 +14,7 @@ use url::Url;
 
 use super::{Core, ResolveParams, Resolver};
 use crate::{
-    Key, Manifest, ManifestId, NodeRecord, ResolveError, Source,
+    Key, Manifest, ManifestId, NodeRecord, Options, ResolveError, Source,
     cache::Answer,
     counters::count,
     node_record::{age, unix_now},
@@ -60,15 +60,15 @@ impl Resolver {
     ) -> Result<Ranked, ResolveError> {
         let core = self.core();
         let began = Instant::now();
-        let (answer, source) = core.answer(key, params, began).await?;
-        let options = core.options.load_full();
+        let options = core.options.get();
+        let (answer, source) = core.answer(key, params, &options, began).await?;
         let deadline = began
             + params
                 .deadline
                 .unwrap_or(options.deadline)
                 .min(options.deadline);
         let mut candidates = core.named_by_owner(&answer.manifest);
-        candidates.extend(core.named_by_nodes(&answer, deadline).await);
+        candidates.extend(core.named_by_nodes(&answer, &options, deadline).await);
         Ok(Ranked {
             id: answer.manifest.id(),
             name: answer.manifest.name().to_string(),
@@ -87,9 +87,14 @@ impl Core {
         named.collect()
     }
 
-    async fn named_by_nodes(&self, answer: &Answer, deadline: Instant) -> Vec<Candidate> {
+    async fn named_by_nodes(
+        &self,
+        answer: &Answer,
+        options: &Options,
+        deadline: Instant,
+    ) -> Vec<Candidate> {
         let nodes = answer.providers.iter().take(MAX_NODES);
-        let records = nodes.map(|peer| self.node_record(peer, deadline));
+        let records = nodes.map(|peer| self.node_record(peer, options, deadline));
         let path = answer.manifest.name().path();
         let mut named = Vec::new();
         for record in join_all(records).await.into_iter().flatten() {
@@ -120,19 +125,28 @@ impl Core {
     }
 
     /// The current record of a node, from the cache or from the node itself.
-    async fn node_record(&self, peer: &Peer, deadline: Instant) -> Option<NodeRecord> {
+    async fn node_record(
+        &self,
+        peer: &Peer,
+        options: &Options,
+        deadline: Instant,
+    ) -> Option<NodeRecord> {
         let record = match self.node_records.get(&peer.id).await {
             Some(cached) => cached?,
-            None => self.request_node_record(peer, deadline).await?,
+            None => self.request_node_record(peer, options, deadline).await?,
         };
         Some(record).filter(|record| record.is_current(unix_now()))
     }
 
-    async fn request_node_record(&self, peer: &Peer, deadline: Instant) -> Option<NodeRecord> {
+    async fn request_node_record(
+        &self,
+        peer: &Peer,
+        options: &Options,
+        deadline: Instant,
+    ) -> Option<NodeRecord> {
         let network = self.network.as_ref()?;
-        let options = self.options.load_full();
         let began = Instant::now();
-        let permit = network.breakers.acquire(peer).ok()?;
+        let permit = network.acquire(peer).ok()?;
         count(&self.counters.questions_total);
         network.budget.count(began);
         let key = node_record_key(&peer.id);

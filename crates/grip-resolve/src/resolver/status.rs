@@ -6,7 +6,7 @@ use grip_dht::PeerName;
 use grip_limits::BreakerState;
 
 use super::Resolver;
-use crate::{counters::Counters, publisher, single_flight::MAX_QUEUED};
+use crate::{counters::Counters, publisher};
 
 /// The resolver at one moment.
 #[derive(Clone, Debug)]
@@ -40,7 +40,13 @@ impl Resolver {
 
     /// How long an answer counts as fresh at present.
     pub fn hit_ttl(&self) -> Duration {
-        self.core().options.load().hit_ttl
+        self.core().options.get().hit_ttl
+    }
+
+    /// The network, if there is one.
+    pub fn network_status(&self) -> Option<grip_dht::Status> {
+        let network = self.core().network.as_ref();
+        network.map(|network| network.dht.status())
     }
 
     pub fn status(&self) -> Status {
@@ -50,8 +56,8 @@ impl Resolver {
         Status {
             counters: self.counters(),
             pipeline: Health {
-                queue_depth: core.flights.depth(),
-                queue_capacity: MAX_QUEUED,
+                queue_depth: core.flights.queued(),
+                queue_capacity: core.queue_capacity,
                 workers_busy: core.busy_workers.load(Relaxed),
                 workers: core.workers,
                 cached,
@@ -59,7 +65,7 @@ impl Resolver {
                 pins: core.local_manifests.pins(),
             },
             publisher: core.publisher.status(core),
-            network: network.map(|network| network.dht.status()),
+            network: self.network_status(),
             breakers: network.map_or_else(Vec::new, |n| n.breakers.states()),
         }
     }

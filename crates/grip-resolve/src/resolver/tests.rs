@@ -11,11 +11,13 @@ use tokio::time::advance;
 
 use super::*;
 use crate::{
-    MAX_QUEUED,
+    BusyCause,
     testing::{Node, Script, manifest_of, ms, peer},
 };
 
+mod draining;
 mod failing;
+mod loaded;
 mod named;
 mod newest;
 mod soon;
@@ -153,14 +155,21 @@ async fn a_full_queue_returns_busy_at_once_and_increments_the_metric() {
     let mut refused = 0;
     for ask in &mut asking {
         if let Some(answer) = ask.now_or_never() {
-            assert!(matches!(answer, Err(ResolveError::Busy { .. })));
+            assert!(matches!(
+                answer,
+                Err(ResolveError::Busy {
+                    cause: BusyCause::QueueFull,
+                    ..
+                })
+            ));
             refused += 1;
         }
     }
     assert_eq!(began.elapsed(), ms(0));
-    assert_eq!(refused, 600 - MAX_QUEUED);
-    assert_eq!(node.resolver.counters().busy_total, refused as u64);
-    assert_eq!(node.resolver.status().pipeline.queue_depth, MAX_QUEUED);
+    assert_eq!(refused, 600 - 512);
+    let counters = node.resolver.counters();
+    assert_eq!((counters.queue_full_total, counters.shed_total), (88, 0));
+    assert_eq!(node.resolver.status().pipeline.queue_depth, 512);
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,10 +253,10 @@ async fn a_fresh_answer_joins_what_is_here_with_what_is_there() {
 #[tokio::test(start_paused = true)]
 async fn a_changed_setting_counts_for_the_next_request() {
     let (_memory, node) = stalling();
-    node.options.store(Arc::new(Options {
+    node.options.set(Options {
         deadline: ms(300),
         ..Options::default()
-    }));
+    });
     let began = Instant::now();
     let answer = node.resolve(&some_key(1)).await;
     assert_eq!(answer.unwrap_err(), ResolveError::Timeout);

@@ -44,10 +44,13 @@ fn status_json(status: &Status) -> Value {
             "peer": network.peer.to_string(),
             "listening": network.listening,
             "external": network.external,
+            "reachability": network.reachability.label(),
             "connected_peers": network.connected_peers,
             "known_peers": network.known_peers,
             "records": network.records,
             "provided_keys": network.provided_keys,
+            "published_keys": network.published_keys,
+            "max_published": network.max_published,
         })
     });
     let shut =

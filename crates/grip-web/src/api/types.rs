@@ -10,7 +10,7 @@ use grip_grasp::{Block, Explanation, Removed, RepositoryFacts, WaitingFacts};
 use grip_index::{MovedVersion, RepoFacts, SourceStatus, Status, SumDbStatus, TagFacts};
 use grip_ingest::{Gap, Retained};
 use grip_queue::{Cause, JobFacts, KindStats, State};
-use grip_resolve::Source;
+use grip_resolve::{Pin, Source};
 use grip_types::Identifier;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -299,6 +299,26 @@ pub struct ResolvedManifest {
     pub facts: ResolvedFacts,
     /// Format, version, announcement, announcements on the way, state, URLs.
     pub manifest: Vec<Value>,
+}
+
+/// `GET /api/v1/resolve`, as far as the pins go.
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(default)]
+pub struct PinList {
+    pub pins: Vec<Pin>,
+}
+
+/// `POST /admin/pin`, `/admin/unpin` and `/admin/reindex`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ResolverOrder {
+    pub action: String,
+    /// The key, or "everything".
+    pub subject: String,
+    /// One word and, where there is one, an id or a number.
+    pub outcome: String,
+    /// It was carried out before, under the same idempotency key.
+    pub repeated: bool,
 }
 
 /// `GET /api/v1/github/gaps`

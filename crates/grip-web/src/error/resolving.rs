@@ -39,7 +39,8 @@ impl ResolvingError {
                 ResolveError::Unknown => StatusCode::NOT_FOUND,
                 ResolveError::Busy { .. } => StatusCode::TOO_MANY_REQUESTS,
                 ResolveError::Timeout => StatusCode::GATEWAY_TIMEOUT,
-                ResolveError::BreakerOpen { .. }
+                ResolveError::PeersBusy { .. }
+                | ResolveError::BreakerOpen { .. }
                 | ResolveError::Unreadable
                 | ResolveError::Canceled => StatusCode::SERVICE_UNAVAILABLE,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -50,11 +50,11 @@ impl Collected {
     fn encode_dropped(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let lagged = self.relay.stats().slow_readers_cut.get();
         let status = self.resolver.as_ref().map(Resolver::status);
-        let busy = status.map_or(0, |status| status.counters.busy_total);
+        let full = status.map_or(0, |status| status.counters.queue_full_total);
         let dropped = [
             ("accept", self.limits.closed_unread()),
             ("relay_outbound", lagged),
-            ("resolve", busy),
+            ("resolve", full),
             // No queue any more; the series stays for boards that draw it.
             ("resolve_breakers", 0),
         ];

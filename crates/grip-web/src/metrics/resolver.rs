@@ -30,6 +30,10 @@ impl Collected {
         };
         gauge(out, "dht_peers_connected", "Peers with an open connection", network.connected_peers as u64)?;
         gauge(out, "dht_peers_known", "Peers in the routing table", network.known_peers as u64)?;
+        counter(out, "dht_inbound_connections", "Connections that other nodes made to this one", network.counters.inbound_total)?;
+        gauge(out, "dht_published_keys", "Keys of this node that are provided", network.published_keys as u64)?;
+        gauge(out, "dht_published_limit", "Keys of this node that may be provided at once", network.max_published as u64)?;
+        counter(out, "dht_displaced", "Keys of this node that made room for others at the limit", network.counters.displaced_total)?;
         gauge(out, "dht_records", "Records that are held", network.records as u64)?;
         gauge(out, "dht_provided_keys", "Keys whose providers are known, this node among them", network.provided_keys as u64)
     }
@@ -48,9 +52,18 @@ fn encode_counters(counts: &Counters, out: &mut DescriptorEncoder<'_>) -> fmt::R
         ("negative", counts.negative_hits_total),
         ("miss", counts.misses_total),
     ])?;
+    counter(out, "resolve_rejoined", "Resolutions begun again because the one they had joined ended at an earlier deadline", counts.rejoined_total)?;
+    // Peers name themselves, so no series carries one.
+    counters(out, "breaker_open", "Requests to peers kept back by an open breaker: of the peer, or of the route to it", "target", [
+        ("dht_peers", counts.peer_breaker_open_total),
+        ("dht_routes", counts.route_breaker_open_total),
+    ])?;
     counters(out, "resolve_failures", "Resolutions without an answer, by reason", "reason", [
         ("unknown", counts.unknown_total),
-        ("busy", counts.busy_total),
+        ("queue_full", counts.queue_full_total),
+        ("expected_wait", counts.shed_total),
+        ("outbound_requests", counts.requests_full_total),
+        ("peers_busy", counts.peers_busy_total),
         ("timeout", counts.timeouts_total),
         ("breaker_open", counts.breaker_open_total),
         ("unreadable", counts.unreadable_total),

@@ -1,7 +1,9 @@
 //! The page on which a name or a digest is resolved.
 
 use askama::Template;
-use grip_resolve::{Key, Manifest, NamedBy, Provider, Resolved, Source, Status};
+use grip_resolve::{
+    Key, Manifest, NamedBy, NetworkStatus, Provider, Reachability, Resolved, Source, Status,
+};
 use http::StatusCode;
 
 use super::{CounterView, Frame, Notice, counters};
@@ -24,6 +26,8 @@ struct ResolverPage {
     /// Why nothing was found.
     notice: Option<Notice>,
     found: Option<Found>,
+    /// What the operator can do where nobody can dial the node.
+    remedy: Option<&'static str>,
     status: Status,
     counters: Vec<CounterView>,
 }
@@ -77,19 +81,14 @@ impl Found {
         }
     }
 
-    fn named_by(&self, provider: &Provider) -> String {
-        let by = match &provider.named_by {
-            NamedBy::Owner => "named by the owner".to_owned(),
-            NamedBy::Node(peer) => format!("provided by the node {peer}"),
+    /// The region and the node of a provider that a node named.
+    fn by_node(&self, provider: &Provider) -> String {
+        let region = provider.region.iter().map(|region| format!(" · {region}"));
+        let node = match &provider.named_by {
+            NamedBy::Owner => None,
+            NamedBy::Node(peer) => Some(format!(" · {peer}")),
         };
-        match &provider.region {
-            Some(region) => format!("{by} · {region}"),
-            None => by,
-        }
-    }
-
-    fn score(&self, provider: &Provider) -> String {
-        format!("{:.2}", provider.score)
+        region.chain(node).collect()
     }
 }
 
@@ -104,7 +103,10 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         None => (None, None),
         Some(text) => match find(cx, text, form.ask, &frame).await {
             Ok(found) => (Some(found), None),
-            Err(error) => (None, Some(error)),
+            Err(error) => {
+                cx.count_refusal(&error);
+                (None, Some(error))
+            }
         },
     };
     let status = resolver.status();
@@ -115,6 +117,7 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         is_fresh: form.ask.fresh,
         notice: error.as_ref().map(notice),
         found,
+        remedy: status.network.as_ref().and_then(remedy),
         counters: counters([
             ("peers connected", peers as u64),
             ("repositories published", status.publisher.published as u64),
@@ -129,6 +132,20 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
         error.add_headers(&mut response);
     }
     Ok(response)
+}
+
+fn remedy(network: &NetworkStatus) -> Option<&'static str> {
+    match network.reachability {
+        Reachability::Unknown | Reachability::Dialled => None,
+        Reachability::NoAddress => Some(
+            "Other nodes cannot dial this one: no public address of it is known. The operator names \
+             one in dht_external.",
+        ),
+        Reachability::NotDialled => Some(
+            "No other node has dialled this one. The operator lets TCP connections to the port of \
+             dht_listen in, and names the public address in dht_external.",
+        ),
+    }
 }
 
 async fn find(

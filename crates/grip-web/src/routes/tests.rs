@@ -300,6 +300,7 @@ fn the_documented_routes_are_those_of_the_table() {
             .replace('}', ">");
         let limit = match route.limit {
             Probe => "none: a probe",
+            Metered => "none but its rate: a probe",
             ByHandler => "its handler's",
             Answer(class) | Bulk(class) => class.label(),
         };

@@ -196,3 +196,36 @@ async fn many_requests_share_one_kept_connection() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn metrics_are_within_the_rate_of_a_stranger_and_made_for_strangers_once_a_second()
+-> Result<()> {
+    let node = Node::start_with(|s| {
+        s.limits.requests_per_second = 1;
+        s.limits.request_burst = 3;
+    })
+    .await?;
+    let scrape = async |ip: &'static str| {
+        node.ask("GET", "/metrics", &[("x-forwarded-for", ip)], b"")
+            .await
+    };
+    let first = scrape("198.51.100.1").await?;
+    first.must_be(200, &["busy_rejections_total"]);
+    // The scrapes so far are counted, and a second has not passed: the text is the same.
+    for ip in ["198.51.100.2", "198.51.100.3"] {
+        assert_eq!(scrape(ip).await?.text(), first.text());
+    }
+    // This machine sees the counters as they are.
+    let own = node.get("/metrics").await?.text();
+    assert_ne!(own, first.text());
+    let mut statuses = Vec::new();
+    for _ in 0..8 {
+        statuses.push(scrape("198.51.100.9").await?.status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
+    let newer = grip_testkit::until_ok("the text is made again", async || {
+        let later = scrape("198.51.100.4").await?;
+        Ok((later.status == 200 && later.text() != first.text()).then_some(()))
+    });
+    newer.await
+}

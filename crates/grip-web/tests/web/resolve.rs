@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use arc_swap::ArcSwap;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::FutureExt as _;
 use grip_dht::{
@@ -12,6 +11,7 @@ use grip_dht::{
 };
 use grip_nostr::{EventsFuture, RepoAddr, RepositoryEvents, ServedEvents, ServedRepositories};
 use grip_resolve::{Admin, HostHealth, LocalManifests, Manifest, Options, Parts, Resolver};
+use grip_tasks::Live;
 use grip_testkit::{Author, Response, http::must_contain};
 use grip_web::{Resolve, WebSettings};
 use nostr::prelude::Timestamp;
@@ -86,10 +86,11 @@ async fn start(
         };
         let resolver = Resolver::start(Parts {
             dht,
-            local_manifests: LocalManifests::new(Arc::new(served), Arc::default()),
+            local_manifests: LocalManifests::new(Arc::new(served), Arc::default(), group.clone()),
             health: Arc::new(|_| HostHealth::default()),
-            options: Arc::new(ArcSwap::from_pointee(options)),
+            options: Arc::new(Live::new(options)),
             identity: None,
+            draining: group.token(),
             group,
         });
         async move {

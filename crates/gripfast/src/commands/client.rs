@@ -72,13 +72,13 @@ impl<'a> Node<'a> {
     /// Reads; with the token where a private service asks for a proof, and never one that was named.
     fn read(&self, path: &[&str], parameters: &[(&str, &str)]) -> anyhow::Result<Response> {
         let url = self.url(path, parameters);
-        let response = self.send(Method::GET, &url, None)?;
+        let response = self.send(Method::GET, &url, None, None)?;
         // What is restricted is not there for who shows no token.
         if !matches!(response.status, 401 | 404) || self.request.url.is_some() {
             return Ok(response);
         }
         match self.token() {
-            Ok(token) => self.send(Method::GET, &url, Some(&token)),
+            Ok(token) => self.send(Method::GET, &url, Some(&token), None),
             Err(_) => Ok(response),
         }
     }
@@ -144,10 +144,29 @@ impl<'a> Node<'a> {
         path: &[&str],
         parameters: &[(&str, &str)],
     ) -> anyhow::Result<String> {
+        self.authorized(method, &self.url(path, parameters), None)
+    }
+
+    /// The same with a body of JSON.
+    pub(crate) fn change_with(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: String,
+    ) -> anyhow::Result<String> {
+        self.authorized(method, &self.url(path, &[]), Some(body))
+    }
+
+    fn authorized(
+        &self,
+        method: Method,
+        url: &Url,
+        body: Option<String>,
+    ) -> anyhow::Result<String> {
         // Asked first, so that a node that does not run is named before a token that is missing.
-        self.send(Method::GET, &self.url(&["healthz"], &[]), None)?;
+        self.send(Method::GET, &self.url(&["healthz"], &[]), None, None)?;
         let token = self.token()?;
-        let response = self.send(method, &self.url(path, parameters), Some(&token))?;
+        let response = self.send(method, url, Some(&token), body)?;
         self.check(&response)?;
         Ok(response.body.trim_end().to_owned())
     }
@@ -161,7 +180,7 @@ impl<'a> Node<'a> {
     ) -> anyhow::Result<String> {
         let token = self.token()?;
         let url = self.url(path, parameters);
-        let response = ask(method, url.as_str(), Some(&token), LONG_PATIENCE)
+        let response = ask(method, url.as_str(), Some(&token), None, LONG_PATIENCE)
             .map_err(|error| self.unanswered(&error))?;
         self.check(&response)?;
         Ok(response.body)
@@ -236,8 +255,15 @@ impl<'a> Node<'a> {
         url
     }
 
-    fn send(&self, method: Method, url: &Url, token: Option<&str>) -> anyhow::Result<Response> {
-        ask(method, url.as_str(), token, PATIENCE).map_err(|error| self.unanswered(&error))
+    fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        token: Option<&str>,
+        body: Option<String>,
+    ) -> anyhow::Result<Response> {
+        let response = ask(method, url.as_str(), token, body, PATIENCE);
+        response.map_err(|error| self.unanswered(&error))
     }
 
     fn unanswered(&self, error: &anyhow::Error) -> anyhow::Error {
@@ -250,7 +276,7 @@ impl<'a> Node<'a> {
 
 /// GETs `url` within `patience`.
 pub(crate) fn fetch(url: &str, patience: Duration) -> anyhow::Result<Response> {
-    ask(Method::GET, url, None, patience)
+    ask(Method::GET, url, None, None, patience)
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -258,6 +284,7 @@ async fn ask(
     method: Method,
     url: &str,
     token: Option<&str>,
+    body: Option<String>,
     patience: Duration,
 ) -> anyhow::Result<Response> {
     let client = reqwest::Client::builder()
@@ -272,6 +299,11 @@ async fn ask(
         .header("accept", "application/json");
     if let Some(token) = token {
         request = request.bearer_auth(token);
+    }
+    if let Some(body) = body {
+        request = request
+            .header("content-type", "application/json")
+            .body(body);
     }
     let in_words = |error: reqwest::Error| anyhow::anyhow!(cause::in_words(&error));
     let response = request.send().await.map_err(in_words)?;

@@ -149,8 +149,9 @@ fn listing(state: &State) -> String {
     head.chain(refs).chain(["\n".to_owned()]).collect()
 }
 
-/// Goes through the providers until one has given everything. A fetch that breaks off leaves nothing
-/// behind, and the next one begins from what was there before.
+/// Goes through the providers until one has given everything that the signed state names. Whatever
+/// another one sent moves no ref: at worst objects stay that nothing leads to, until git collects
+/// them.
 fn fetch_from_any(
     providers: &[Url],
     fetch: impl Fn(&Url) -> io::Result<bool>,

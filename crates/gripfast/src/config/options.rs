@@ -538,17 +538,38 @@ options! {
             example("/dns4/node.example/tcp/7335/p2p/12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN");
         /// Stay within private, link-local and loopback addresses.
         dht_lan_only: bool = "false";
+        /// Most names and digests that are provided at once, two for a repository. Beyond it the one
+        /// published longest ago makes room for the next: other nodes keep both for a day.
+        dht_max_published: Count<usize, 2, 10_000_000> = "20000";
         /// Nodes asked at once when something is looked for.
         resolve_alpha: Count<usize, 1, 16> = "3", live;
         /// Nodes asked in addition once `resolve_hedge` has passed without an answer.
         resolve_beta: Count<usize, 0, 16> = "2", live;
         /// How long the first nodes have before further ones are asked.
         resolve_hedge: Duration = "150ms", live;
-        /// How long an answer may take in all.
+        /// How long an answer may take in all, waiting included.
         resolve_deadline: Duration = "1200ms", live;
-        /// Answers looked for at once; up to 512 more wait, and what comes then is told to come
-        /// again.
+        /// How long one node may take to respond; a first request to a far one takes four round trips.
+        resolve_request_timeout: Duration = "1s", live;
+        /// Answers looked for at once.
         resolve_workers: Count<usize, 1, 1024> = "64";
+        /// Answers that wait for a worker. What comes then is refused at once (429), and so is what
+        /// would wait too long for its deadline.
+        resolve_queue: Count<usize, 1, 65_536> = "512";
+        /// How long an answer counts as fresh.
+        resolve_hit_ttl: Duration = "10s", live;
+        /// How long it is remembered that nobody has something.
+        resolve_negative_ttl: Duration = "2s", live;
+        /// How long an answer that is no longer fresh is given at once while it is looked for again.
+        resolve_stale_for: Duration = "60s", live;
+        /// How far back the failures of a node count.
+        resolve_breaker_window: Duration = "30s";
+        /// A node is left alone when more than this part of the requests to it failed, in percent.
+        resolve_breaker_threshold: Percent = "50";
+        /// How long a node is left alone.
+        resolve_breaker_cooldown: Duration = "15s";
+        /// Requests that must succeed before a node counts as well again.
+        resolve_breaker_probes: Count<u32, 1, 64> = "2";
         /// Memory for answers.
         resolve_cache_bytes: Bytes = "64 MiB";
         /// A word for where this node is, such as `eu`: providers with the same word are named

@@ -10,14 +10,14 @@ use grip_grasp::Grasp;
 use grip_queue::Queue;
 use grip_relay::Relay;
 use grip_store::EventStore;
-use grip_tasks::{Ended, JoinHandle, TaskGroup};
+use grip_tasks::{Ended, JoinHandle, Live, TaskGroup};
 use grip_types::Service;
 use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
 use super::{
     base::Base, component_settings, database, disk, egress, github::Gateways, identity::Identity,
-    index, resolve, service_identity, sync, watch,
+    index, peers, resolve, service_identity, sync, watch,
 };
 use crate::{
     admin_token,
@@ -40,7 +40,7 @@ pub(crate) struct Components {
     grasp: Grasp,
     web: Arc<ArcSwap<WebSettings>>,
     config: Arc<ArcSwap<serde_json::Value>>,
-    resolve: Arc<ArcSwap<grip_resolve::Options>>,
+    resolve: Arc<Live<grip_resolve::Options>>,
     /// Connections and what they asked for: told to stop first.
     front: TaskGroup,
     /// What finishes the promises of the front.
@@ -118,7 +118,10 @@ impl Components {
             back: &back,
         };
         let resolving = resolve::start(&base).await?;
-        let sync = sync::start(&base, &resolving.resolver, &relay, &store)?;
+        let (sync, follow) = sync::start(&base, &resolving.resolver, &relay, &store)?;
+        if let Some(dht) = resolving.dht {
+            peers::start(dht, follow, &settings.storage.data_dir, &back);
+        }
         identity.start(&front);
         service_identity::start(&base, &relay, &store)?;
         let gateways = Gateways::open(&base)?;
@@ -211,8 +214,7 @@ impl Components {
         let web = component_settings::web(settings, service, identity);
         self.web.store(Arc::new(web));
         self.grasp.set_policy(policy);
-        let resolve = resolve::options(&settings.discovery);
-        self.resolve.store(Arc::new(resolve));
+        self.resolve.set(resolve::options(settings));
         Ok(())
     }
 

@@ -3,7 +3,6 @@
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use arc_swap::ArcSwap;
 use grip_dht::{
     Dht,
     kademlia::{self, Kademlia},
@@ -11,16 +10,19 @@ use grip_dht::{
 use grip_egress::Special;
 use grip_limits::{Lane, Throttle};
 use grip_resolve::{
-    Admin, HealthOf, HostHealth, Identity, LocalManifests, NodeKey, Options, Parts, RankingOptions,
-    Resolver,
+    Admin, BreakerOptions, HealthOf, HostHealth, Identity, LocalManifests, NodeKey, Options, Parts,
+    RankingOptions, Resolver,
 };
-use grip_tasks::TaskGroup;
+use grip_tasks::{Live, TaskGroup};
 use grip_types::Service;
 use tokio::{net::lookup_host, time::timeout};
 use url::Url;
 
 use super::base::Base;
-use crate::{config::options::Discovery, private_file};
+use crate::{
+    config::{Settings, options::Discovery},
+    private_file,
+};
 
 /// The file in the data directory with the secret key of this node in the network.
 const KEY_FILE: &str = "node.key";
@@ -32,16 +34,20 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Resolving {
     pub(super) resolver: Resolver,
     pub(super) admin: Admin,
+    /// The network, if it is enabled.
+    pub(super) dht: Option<Arc<Kademlia>>,
     /// Swapped on reload.
-    pub(super) options: Arc<ArcSwap<Options>>,
+    pub(super) options: Arc<Live<Options>>,
 }
 
 /// Starts the resolver, and the network if it is enabled.
 pub(super) async fn start(base: &Base<'_>) -> anyhow::Result<Resolving> {
-    let (settings, work) = (base.settings, base.front.child("resolve"));
+    // Of the back: it goes on while the front answers what it has taken on.
+    let (settings, work) = (base.settings, base.back.child("resolve"));
     let local_manifests = LocalManifests::new(
         Arc::new(base.grasp.clone()),
         base.grasp.repository_event_changes(),
+        work.clone(),
     );
     let discovery = &settings.discovery;
     let (dht, identity) = if discovery.dht_enabled {
@@ -54,19 +60,21 @@ pub(super) async fn start(base: &Base<'_>) -> anyhow::Result<Resolving> {
         );
         (None, None)
     };
-    let options = Arc::new(ArcSwap::from_pointee(options(discovery)));
+    let options = Arc::new(Live::new(options(settings)));
     let resolver = Resolver::start(Parts {
-        dht,
+        dht: dht.clone().map(|dht| dht as Arc<dyn Dht>),
         local_manifests,
         health: health(base.throttle.clone()),
         options: Arc::clone(&options),
         identity,
+        draining: base.front.token(),
         group: work,
     });
     let admin = Admin::open(base.db.clone(), resolver.clone()).await;
     Ok(Resolving {
         resolver,
         admin: admin.context("cannot load the pins")?,
+        dht,
         options,
     })
 }
@@ -85,20 +93,36 @@ fn health(throttle: Throttle) -> Arc<HealthOf> {
 }
 
 /// The settings as options of the resolver.
-pub(super) fn options(settings: &Discovery) -> Options {
+pub(super) fn options(settings: &Settings) -> Options {
+    let drain = settings.timeouts.drain_deadline;
+    let settings = &settings.discovery;
+    let defaults = Options::default();
     Options {
         alpha: settings.resolve_alpha,
         beta: settings.resolve_beta,
         hedge: settings.resolve_hedge,
         deadline: settings.resolve_deadline,
+        request_timeout: settings.resolve_request_timeout,
+        hit_ttl: settings.resolve_hit_ttl,
+        negative_ttl: settings.resolve_negative_ttl,
+        stale_for: settings.resolve_stale_for,
         workers: settings.resolve_workers,
+        queue: settings.resolve_queue,
+        drain,
+        breaker: BreakerOptions {
+            window: settings.resolve_breaker_window,
+            trip_percent: settings.resolve_breaker_threshold,
+            cooldown: settings.resolve_breaker_cooldown,
+            probes: settings.resolve_breaker_probes,
+            ..defaults.breaker
+        },
         cache_bytes: settings.resolve_cache_bytes,
         ranking: RankingOptions {
             region: settings.resolve_region.clone().unwrap_or_default(),
             deny: settings.resolve_deny.clone(),
             ..RankingOptions::default()
         },
-        ..Options::default()
+        ..defaults
     }
 }
 
@@ -107,12 +131,13 @@ async fn start_dht(
     seed: [u8; 32],
     local_manifests: &Arc<LocalManifests>,
     work: &TaskGroup,
-) -> anyhow::Result<Arc<dyn Dht>> {
+) -> anyhow::Result<Arc<Kademlia>> {
     let options = kademlia::Options {
         listen: discovery.dht_listen.clone(),
         external: external(discovery, &SystemNames).await,
         bootstrap: discovery.dht_bootstrap.clone(),
         lan_only: discovery.dht_lan_only,
+        max_published: discovery.dht_max_published,
         ..kademlia::Options::new(seed)
     };
     let dht: Kademlia = kademlia::start(

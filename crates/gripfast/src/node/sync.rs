@@ -21,17 +21,17 @@ use url::Url;
 use super::{base::Base, follow};
 
 /// Starts to look for what waits, unless that is switched off. The resolver finds further hosts that
-/// may have what is missing.
+/// may have what is missing. Also returns the relays that are followed.
 pub(super) fn start(
     base: &Base<'_>,
     resolver: &Resolver,
     relay: &Relay,
     store: &EventStore,
-) -> anyhow::Result<SyncHandle> {
+) -> anyhow::Result<(SyncHandle, Option<Follow>)> {
     let (sync, throttle) = (&base.settings.sync, base.throttle);
     if !sync.sync_enabled {
         tracing::info!("sync is switched off: nothing is fetched from elsewhere");
-        return Ok(SyncHandle::off());
+        return Ok((SyncHandle::off(), None));
     }
     let egress = base.egress_for_strangers();
     let egress = egress.context("cannot set up requests to other hosts")?;
@@ -69,11 +69,13 @@ pub(super) fn start(
         },
         group: base.front.child("sync"),
     });
-    Ok(SyncHandle::new(Report {
-        follow: follow::start(base, relay, store, remote_refs)?,
+    let follow = follow::start(base, relay, store, remote_refs)?;
+    let report = Report {
+        follow: follow.clone(),
         sync: running,
         throttle: throttle.clone(),
-    }))
+    };
+    Ok((SyncHandle::new(report), Some(follow)))
 }
 
 /// The running sync, as the edge sees it.

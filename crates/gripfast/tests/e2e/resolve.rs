@@ -1,6 +1,10 @@
 //! Nodes that find each other's repositories without knowing each other.
 
+mod bootstrap;
+mod drain;
+mod liars;
 mod many;
 mod net;
+mod pins;
 mod remote_helper;
 mod sync;

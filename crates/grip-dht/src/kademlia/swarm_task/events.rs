@@ -44,9 +44,16 @@ impl SwarmTask {
             } => {
                 tracing::warn!(?addresses, ?reason, "listener closed");
             }
-            SwarmEvent::ConnectionEstablished { .. } | SwarmEvent::ConnectionClosed { .. } => {
+            SwarmEvent::ConnectionEstablished { endpoint, .. } => {
+                // From within the operator's own network it proves nothing to the world.
+                if endpoint.is_listener()
+                    && self.policy.is_from_outside(endpoint.get_remote_address())
+                {
+                    count(&self.stats.counts.inbound_total);
+                }
                 self.stale.counts = true;
             }
+            SwarmEvent::ConnectionClosed { .. } => self.stale.counts = true,
             _ => {}
         }
     }

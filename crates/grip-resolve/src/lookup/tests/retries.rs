@@ -47,25 +47,17 @@ async fn other_errors_are_not_retried() {
     let scene = Scene::new(3);
     let (found, asked) = asked(&scene, Fault::Busy).await;
     assert_eq!(asked, [1, 1]);
-    assert!(matches!(found, Err(ResolveError::Busy { .. })));
+    assert!(matches!(found, Err(ResolveError::PeersBusy { .. })));
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_retried_once_the_breaker_is_open() {
-    let group = TaskGroup::new("test");
     let scene = Scene::new(3);
     let breaker = crate::BreakerOptions {
         min_requests: 2,
         ..Options::default().breaker
     };
-    let shared = Network {
-        own: scene.network.own.clone(),
-        dht: Arc::clone(&scene.network.dht),
-        breakers: PeerBreakers::new(breaker),
-        budget: HedgeBudget::default(),
-        counters: Arc::default(),
-        group,
-    };
+    let shared = network_with(Arc::clone(&scene.network.dht), breaker);
     let scene = Scene {
         network: Arc::new(shared),
         ..scene
@@ -75,6 +67,7 @@ async fn nothing_is_retried_once_the_breaker_is_open() {
     // From now on nobody is asked at all.
     let (found, second) = asked(&scene, Fault::Error(RequestError::Transient)).await;
     assert_eq!(second, first);
+    assert_eq!(scene.counters().peer_breaker_open_total, 2);
     let Err(ResolveError::BreakerOpen { retry_after }) = found else {
         panic!("{found:?}");
     };
@@ -91,7 +84,7 @@ async fn nothing_is_retried_once_the_breaker_is_open() {
 #[tokio::test(start_paused = true)]
 async fn one_empty_response_proves_nothing_while_another_peer_cannot_be_asked() {
     for (fault, code) in [
-        (Fault::Busy, "busy"),
+        (Fault::Busy, "peers_busy"),
         (Fault::Close, "breaker_open"),
         (Fault::Error(RequestError::NoRoute), "breaker_open"),
         (Fault::Error(RequestError::Malformed), "breaker_open"),

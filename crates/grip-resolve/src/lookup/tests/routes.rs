@@ -68,12 +68,8 @@ async fn a_peer_is_not_blamed_for_addresses_that_another_named() {
     assert!(lying.breakers.states().is_empty());
     // The route alone is left alone, and the peer is asked as soon as somebody names another.
     let told = Network {
-        dht: misled(&manifest, true),
-        own: lying.own.clone(),
         breakers: Arc::into_inner(lying).unwrap().breakers,
-        budget: HedgeBudget::default(),
-        counters: Arc::default(),
-        group: TaskGroup::new("test"),
+        ..network_with(misled(&manifest, true), Options::default().breaker)
     };
     assert_eq!(look(&told, &key).await.unwrap().manifest, manifest);
 }

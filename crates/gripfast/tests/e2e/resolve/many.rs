@@ -3,7 +3,10 @@
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::Node;
 
-use crate::resolve::net::{self, Repo};
+use crate::resolve::{
+    liars::Liar,
+    net::{self, Repo},
+};
 
 /// Nodes in the short form.
 const NODES: usize = 6;
@@ -73,8 +76,8 @@ impl Figures {
 }
 
 #[tokio::test]
-async fn every_repository_resolves_from_every_node_and_still_does_with_a_third_gone() -> Result<()>
-{
+async fn every_repository_resolves_from_every_node_with_a_third_gone_and_a_tenth_lying()
+-> Result<()> {
     let mut nodes = net::start(nodes()).await?;
     let mut served = Vec::new();
     for node in &nodes {
@@ -100,5 +103,29 @@ async fn every_repository_resolves_from_every_node_and_still_does_with_a_third_g
     let mut rest = Figures::take(&nodes, &served).await;
     rest.show(&format!("{gone} of them killed"));
     ensure!(rest.percent(all) >= 99.0, "{:?}", rest.failures);
+
+    let mut liars = Vec::new();
+    for n in 0..nodes.len().div_ceil(9) {
+        liars.push(Liar::start(n, &nodes[0], &served).await?);
+    }
+    let mut lied_to = Figures::take(&nodes, &served).await;
+    lied_to.show(&format!("{} liars beside them", liars.len()));
+    ensure!(lied_to.percent(all) >= 99.0, "{:?}", lied_to.failures);
+    no_honest_node_is_left_alone(&nodes).await
+}
+
+/// A node that is left alone is a liar, or gone.
+async fn no_honest_node_is_left_alone(nodes: &[Node]) -> Result<()> {
+    let (mut honest, mut left_alone) = (Vec::new(), Vec::new());
+    for node in nodes {
+        let status = node.json("/api/v1/resolve").await?;
+        let name = status["network"]["peer"].as_str().context("no name")?;
+        honest.push(name.to_owned());
+        let shut = status["left_alone"].as_array().context("no list")?;
+        let names = shut.iter().filter_map(|it| it["peer"].as_str());
+        left_alone.extend(names.map(str::to_owned));
+    }
+    left_alone.retain(|peer| honest.contains(peer));
+    ensure!(left_alone.is_empty(), "left alone: {left_alone:?}");
     Ok(())
 }

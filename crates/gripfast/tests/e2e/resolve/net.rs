@@ -22,12 +22,9 @@ pub async fn start(nodes: usize) -> Result<Vec<Node>> {
     let mut all: Vec<Node> = Vec::new();
     let mut first = String::new();
     for n in 0..nodes {
-        let mut node = Node::prepare(BINARY, EAGER)?;
-        keep_key(&node, &seed(n)?)?;
-        let listen = format!("/ip4/127.0.0.1/tcp/{}", free_port()?);
-        node.set_env("GRIPFAST_DHT_LISTEN", &listen);
+        let (mut node, address) = prepare(n)?;
         if n == 0 {
-            first = format!("{listen}/p2p/{}", peer(n)?);
+            first = address;
         } else {
             node.set_env("GRIPFAST_DHT_BOOTSTRAP", &first);
         }
@@ -38,6 +35,15 @@ pub async fn start(nodes: usize) -> Result<Vec<Node>> {
         knows(node, (nodes - 1).min(16)).await?;
     }
     Ok(all)
+}
+
+/// The nth node, not started yet, and its address in the network.
+pub fn prepare(n: usize) -> Result<(Node, String)> {
+    let mut node = Node::prepare(BINARY, EAGER)?;
+    keep_key(&node, &seed(n)?)?;
+    let listen = format!("/ip4/127.0.0.1/tcp/{}", free_port()?);
+    node.set_env("GRIPFAST_DHT_LISTEN", &listen);
+    Ok((node, format!("{listen}/p2p/{}", peer(n)?)))
 }
 
 fn seed(n: usize) -> Result<[u8; 32]> {
@@ -62,7 +68,7 @@ fn keep_key(node: &Node, seed: &[u8; 32]) -> Result<()> {
 }
 
 /// Waits until the node knows so many others.
-async fn knows(node: &Node, others: usize) -> Result<()> {
+pub async fn knows(node: &Node, others: usize) -> Result<()> {
     let knows = until_ok("the node knows the others", async || {
         let status = node.json("/api/v1/resolve").await?;
         let known = status["network"]["known_peers"].as_u64();

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
     LocalProject, WorkTree, git,
     remote::{Behaviour, RemoteHost},
+    wire,
 };
 use tempfile::TempDir;
 
@@ -22,10 +23,15 @@ async fn a_clone_by_name_goes_on_until_a_provider_has_what_was_signed() -> Resul
     let mut urls = vec![stale.host(&tree, "x.git")?];
     let mut hosts = vec![stale];
     tree.commit_noise(4, 1)?;
+    // A well-formed pack of somebody else's history, whatever was asked for.
+    let other = WorkTree::init()?;
+    let foreign = other.commit("else", "entirely")?;
+    let lie = wire::pack(&other, &foreign, None).await?;
     for (address, behaviour) in [
         ("127.0.0.3", Behaviour::CloseAfter { bytes: 1 << 20 }),
         ("127.0.0.4", Behaviour::Page),
-        ("127.0.0.5", Behaviour::Serve),
+        ("127.0.0.5", Behaviour::Pack(lie.into())),
+        ("127.0.0.6", Behaviour::Serve),
     ] {
         let host = RemoteHost::start(address).await?;
         urls.push(host.host(&tree, "x.git")?);
@@ -76,6 +82,11 @@ async fn a_clone_by_name_goes_on_until_a_provider_has_what_was_signed() -> Resul
             host.authority()
         );
     }
-    ensure!(told.contains("127.0.0.5"), "{told}");
+    ensure!(told.contains("127.0.0.6"), "{told}");
+    // No ref leads to what the liar sent.
+    let refs = git::run(&clone, ["for-each-ref", "--format=%(objectname)"])
+        .await?
+        .text()?;
+    ensure!(!refs.contains(&foreign), "{refs}");
     Ok(())
 }
