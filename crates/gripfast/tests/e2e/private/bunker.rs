@@ -185,7 +185,7 @@ async fn a_member_whose_key_is_with_a_bunker_pairs_once_and_works_with_plain_git
     ensure!(listed.starts_with(&tip), "{listed}");
     let seen = bunker.seen();
     ensure!(seen.iter().all(|it| it == "sign_event"), "{seen:?}");
-    // A key that is no member's opens nothing, whoever keeps it.
+    // A key that is no member's opens nothing, with a bunker as without.
     let eve = Person::new()?;
     let mut bunker = Bunker::start(&relay, &eve.author, Manner::Honest).await?;
     let file = bunker.uri_file(&relay, &eve)?;
