@@ -1,4 +1,4 @@
-//! Whether other nodes can dial this one.
+//! Reachability: whether other nodes can dial this one.
 //!
 //! Told by what happens: a node in the tables of others is dialled by them, every time they refresh
 //! a table or look something up after a connection has ended. No node is asked to dial back: then each
