@@ -22,8 +22,7 @@ use crate::{
     negotiation, private,
     request_context::{HttpResult, RequestContext},
     respond::{self, WithHeader as _},
-    restricted,
-    sumdb,
+    restricted, sumdb,
 };
 
 /// Lines of JSON. Go tools do not look at the type; a browser should not take it for a page.

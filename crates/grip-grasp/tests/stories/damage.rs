@@ -36,7 +36,11 @@ async fn suffers(kind: &Damage) {
     assert_eq!(node.refs(&sound)["refs/heads/main"], tip, "{what}");
     assert_eq!(node.grasp().damage(&sound), None, "{what}");
     let damage = node.grasp().damage(&repo);
-    assert_eq!(damage.is_none(), repair == Repair::ByEvents, "{what}: {damage:?}");
+    assert_eq!(
+        damage.is_none(),
+        repair == Repair::ByEvents,
+        "{what}: {damage:?}"
+    );
     if repair == Repair::ByFetch {
         let wanted = node.grasp().stats().purgatory.wanted;
         assert_eq!(wanted, 1, "{what}: its data is looked for");

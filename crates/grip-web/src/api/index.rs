@@ -20,8 +20,7 @@ use crate::{
     go,
     query::{decoded, query_text},
     request_context::{HttpResult, RequestContext},
-    restricted,
-    sumdb,
+    restricted, sumdb,
 };
 
 /// Tags of one answer: each that claims a version is looked up.

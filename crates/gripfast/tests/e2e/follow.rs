@@ -2,8 +2,8 @@
 
 mod archive;
 mod hostile;
-mod many;
 mod identity;
+mod many;
 mod operator;
 mod other_makes;
 mod peers;

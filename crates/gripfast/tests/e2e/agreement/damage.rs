@@ -91,7 +91,9 @@ async fn a_node_with_every_kind_of_damage_starts_serves_names_and_heals() -> Res
         .filter_map(|it| it["repository"].as_str()?.rsplit('/').next())
         .map(|name| name.trim_end_matches(".git"))
         .collect();
-    let left = harmed.iter().filter(|(kind, _)| kind.repair == Repair::ByHand);
+    let left = harmed
+        .iter()
+        .filter(|(kind, _)| kind.repair == Repair::ByHand);
     let left: BTreeSet<&str> = left
         .map(|(_, project)| project.identifier.as_str())
         .collect();
