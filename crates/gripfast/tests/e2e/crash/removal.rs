@@ -235,8 +235,8 @@ fn expected(order: Order) -> Outcome {
         Order::DeleteRepository | Order::Block => Outcome::Kept,
         Order::DeleteState => Outcome::Emptied,
         Order::Vanish | Order::Purge => Outcome::Destroyed,
-        Order::Leave => Outcome::Leaving,
-        Order::Unblock => Outcome::Served,
+        // Who leaves is served until the day is over, read-only.
+        Order::Leave | Order::Unblock => Outcome::Served,
     }
 }
 
