@@ -96,7 +96,7 @@ async fn talk(a: &Node, projects: &[Project], count: usize) -> Result<()> {
             let (at, project) = (n % projects.len(), &projects[n % projects.len()]);
             let round = n / projects.len();
             match &issues[at] {
-                Some(issue) if round % 3 > 0 => other.comment(issue, &n.to_string()),
+                Some(issue) if !round.is_multiple_of(3) => other.comment(issue, &n.to_string()),
                 _ => {
                     let owner = &project.owner;
                     let issue = reporter.issue(owner, &project.identifier, &n.to_string());
