@@ -31,6 +31,8 @@ impl Damage {
 /// What brings a damaged repository back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
+    /// Nobody: it is mended as soon as the repository is read, also by a check.
+    WhenRead,
     /// Events say what was there; all objects are.
     ByEvents,
     /// Its objects have to be fetched from another server.
@@ -189,7 +191,7 @@ pub const DAMAGE: &[Damage] = &[
     kind("HEAD garbled", Repair::ByEvents, |f| write(&f.repository.join("HEAD"), b"nonsense")),
     kind("HEAD empty", Repair::ByEvents, |f| cut(&f.repository.join("HEAD"), 0)),
     kind("repository missing", Repair::ByEvents, |f| remove_dir(&f.repository)),
-    kind("alternates missing", Repair::ByEvents, |f| remove(f.repository.join("objects/info/alternates"))),
+    kind("alternates missing", Repair::WhenRead, |f| remove(f.repository.join("objects/info/alternates"))),
     kind("object format of another kind", Repair::ByHand, |f| write(&f.repository.join("config"), SHA256)),
     kind("refs kept in another way", Repair::ByHand, |f| write(&f.repository.join("config"), REFTABLE)),
     kind("foreign alternates", Repair::ByHand, |f| {

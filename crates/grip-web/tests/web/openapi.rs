@@ -98,9 +98,8 @@ async fn every_answer_is_as_the_description_has_it() -> Result<()> {
     of_github(&mut visitor).await?;
     of_the_resolver(&mut visitor).await?;
     let left = visitor.left();
-    // A picture is not JSON, the last path never answers, and nothing is archived or held back here.
+    // A picture is not JSON, and the last path never answers.
     let expected = [
-        "GET /api/v1/archive/{npub}/{identifier}/log",
         "GET /api/v1/github/avatars/{user}",
         "GET /api/v1/github/{path}",
     ];
