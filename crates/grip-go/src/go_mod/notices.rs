@@ -1,4 +1,4 @@
-//! What a go.mod says to those who use the module: deprecation and retractions.
+//! Notices of a go.mod to those who use the module: deprecation and retractions.
 //!
 //! Go reads both from the latest version and shows them to people; neither changes what is served.
 
