@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_go::ModulePath;
 use grip_types::Oid;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The answer of a source.
@@ -118,7 +119,18 @@ pub trait Source: Send + Sync + 'static {
 
 /// Who may see a repository and its versions.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Deserialize,
+    JsonSchema,
+    Serialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Audience {

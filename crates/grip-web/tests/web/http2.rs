@@ -4,14 +4,11 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use grip_tasks::TaskGroup;
+use grip_tasks::{JoinHandle, TaskGroup};
 use grip_testkit::{until, within};
 use h2::{RecvStream, client::SendRequest};
 use http::{Method, Request, Response};
-use tokio::{
-    net::{TcpSocket, TcpStream},
-    task::JoinHandle,
-};
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::Node;
 

@@ -90,7 +90,7 @@ impl<'a> Node<'a> {
         path: &[&str],
     ) -> anyhow::Result<T> {
         let token = self.token().ok().filter(|_| self.request.url.is_none());
-        let response = self.send(Method::GET, &self.url(path, &[]), token.as_deref())?;
+        let response = self.send(Method::GET, &self.url(path, &[]), token.as_deref(), None)?;
         self.check(&response)?;
         self.parse(&response.body)
     }

@@ -200,6 +200,7 @@ pub(crate) fn lifecycle(settings: &Settings) -> Lifecycle {
         deletion_request_retention_unused_unserved_gating_additional_secs: unused_gating,
         deletion_request_retention_used_served_after_last_used_secs: used_served,
         deletion_request_retention_used_unserved_gating_additional_secs: used_gating,
+        deletion_request_max_bytes_per_key: _,
         deletion_request_disrespector: _,
     } = settings.deletion;
     Lifecycle {
