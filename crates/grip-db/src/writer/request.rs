@@ -21,10 +21,10 @@ pub(super) trait Requested: Work {
 
 pub(super) type Request = Box<dyn Requested>;
 
-struct Pending<T, F> {
-    since: Instant,
-    work: Once<T, F>,
-    answer: oneshot::Sender<Result<T, DbError>>,
+pub(super) struct Pending<T, F> {
+    pub(super) since: Instant,
+    pub(super) work: Once<T, F>,
+    pub(super) answer: oneshot::Sender<Result<T, DbError>>,
 }
 
 impl<T, F> Work for Pending<T, F>

@@ -3,7 +3,7 @@ use grip_testkit::assert_matches;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{request::Pending, *};
-use crate::{TestDatabase, Value};
+use crate::{TestDatabase, Value, work::Once};
 
 crate::statements! {
     mod sql {
@@ -32,8 +32,7 @@ where
 {
     Box::new(Pending {
         since: Instant::now(),
-        work: Some(work),
-        value: None,
+        work: Once::new(work),
         answer,
     })
 }

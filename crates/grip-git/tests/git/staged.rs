@@ -412,7 +412,9 @@ async fn a_frozen_tree_has_contributor_repositories() {
     let repo = RepoAddr::contributor(hosted.owner, hosted.identifier.clone());
     contribute(&sandbox, &repo, &work, tip, &nostr("ab")).await;
     let kept = sandbox.keep_objects().unwrap();
-    let frozen = sandbox.freeze(&kept).unwrap();
+    let frozen = sandbox
+        .freeze(&kept, &std::sync::atomic::AtomicU64::new(0))
+        .unwrap();
     let copy = frozen
         .git
         .join(".prs")

@@ -15,7 +15,7 @@ use futures_util::StreamExt as _;
 use grip_db::TestDatabase;
 use grip_git::{Options as GitOptions, Repositories};
 use grip_index::{
-    Index, Occasion, Source as _, SumDb, SumDbOptions, Tags, TagsQuery,
+    Index, Source as _, SumDb, SumDbOptions, Tags, TagsQuery,
     hosted::{Claim, Hosted, ModulePaths, Parts},
     proxy::{Answer, Options, Proxy, ProxyError, Recorder, Request},
 };
