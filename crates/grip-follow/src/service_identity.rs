@@ -101,12 +101,16 @@ impl ServiceIdentity {
 trait OwnEvents {
     fn key(&self) -> PublicKey;
     /// The one of a kind that is served.
-    async fn latest(&self, kind: Kind) -> Option<Event>;
+    async fn latest(&self, kind: Kind) -> Result<Option<Event>, Unreadable>;
     /// Makes one.
     fn make(&self, kind: Kind) -> Option<Event>;
     /// Has one decided like any other; a newer one that is served already stays.
     async fn store(&self, event: &Event);
 }
+
+/// What is served cannot be told at this moment: nothing is made in its place.
+#[derive(Debug)]
+struct Unreadable;
 
 struct Node {
     identity: ServiceIdentity,
@@ -121,7 +125,7 @@ impl OwnEvents for Node {
         self.identity.keys.public_key()
     }
 
-    async fn latest(&self, kind: Kind) -> Option<Event> {
+    async fn latest(&self, kind: Kind) -> Result<Option<Event>, Unreadable> {
         let address = Address {
             kind,
             author: self.key(),
@@ -130,12 +134,12 @@ impl OwnEvents for Node {
         let store = self.store.clone();
         let look = move || store.read()?.latest(&address);
         match self.group.spawn_blocking("follow.look", look).await {
-            Ok(Ok(found)) => found,
+            Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "failed to look for the profile of this service");
-                None
+                Err(Unreadable)
             }
-            Err(_) => None,
+            Err(_) => Err(Unreadable),
         }
     }
 
@@ -206,7 +210,7 @@ async fn round(own: &impl OwnEvents, index: &impl UserIndex, pending: &mut BTree
 /// Makes and stores what is missing.
 async fn complete(own: &impl OwnEvents) {
     for kind in KINDS {
-        if own.latest(kind).await.is_none()
+        if matches!(own.latest(kind).await, Ok(None))
             && let Some(event) = own.make(kind)
         {
             own.store(&event).await;
@@ -223,8 +227,13 @@ async fn publish(
 ) -> bool {
     let mut is_done = true;
     for kind in KINDS.into_iter().filter(|kind| !has.contains(kind)) {
-        let Some(event) = own.latest(kind).await else {
-            continue;
+        let event = match own.latest(kind).await {
+            Ok(Some(event)) => event,
+            Ok(None) => continue,
+            Err(Unreadable) => {
+                is_done = false;
+                continue;
+            }
         };
         let kind = kind.as_u16();
         match index.publish(relay, &event).await {

@@ -202,6 +202,18 @@ pub struct Fsck {
     pub report: String,
 }
 
+/// Complaints of git that ran out of something: they say nothing of the pack that it was to read.
+const NOT_OF_THE_PACK: [&str; 8] = [
+    "ut of memory",
+    "died of signal",
+    "annot allocate",
+    "mmap failed",
+    "unable to create thread",
+    "annot fork",
+    "oo many open files",
+    "o space left",
+];
+
 impl Repositories {
     /// Opens the root and makes it if it is not there.
     ///
@@ -414,6 +426,12 @@ impl Repositories {
             let finished = self.inner.git.run(command, &memory).await.map_err(failed)?;
             // A repack may have taken it away meanwhile.
             if finished.status.success() || !pack.exists() {
+                continue;
+            }
+            let is_unread = |text: &&str| finished.stderr.contains(text);
+            if finished.status.code().is_none() || NOT_OF_THE_PACK.iter().any(is_unread) {
+                let (pack, complaint) = (pack.display(), &finished.stderr);
+                tracing::warn!(%identifier, %pack, complaint, "failed to read a pack to its end");
                 continue;
             }
             let name = pack.file_stem().unwrap_or_default().to_string_lossy();

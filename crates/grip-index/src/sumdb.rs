@@ -27,6 +27,7 @@ use grip_db::{Db, DbError};
 use grip_tasks::TaskGroup;
 use grip_tlog::{Hash, InvalidFrontier, InvalidHash, Signer, TreeHead};
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -75,7 +76,7 @@ pub enum SumDbError {
 }
 
 /// How the log is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct SumDbStatus {
     pub name: String,

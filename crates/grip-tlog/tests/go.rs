@@ -97,14 +97,14 @@ impl Log {
 }
 
 fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("the sources of go") {
+        let entry = entry.expect("an entry");
         let name = entry.file_name();
-        let code = fs::read_to_string(entry.path()).unwrap();
+        let code = fs::read_to_string(entry.path()).expect("a source file");
         // The one import that is not of the standard library has moved there.
         let code = code.replace("golang.org/x/crypto/ed25519", "crypto/ed25519");
-        fs::write(to.join(name), code).unwrap();
+        fs::write(to.join(name), code).expect("a copy");
     }
 }
 
@@ -120,7 +120,10 @@ fn go(dir: &Path, arguments: &[&str]) -> String {
         .expect("go must be installed");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "go {arguments:?}: {said}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    String::from_utf8(output.stdout)
+        .expect("text")
+        .trim()
+        .to_owned()
 }
 
 #[test]

@@ -263,7 +263,8 @@ fn a_data_directory_in_use_names_its_holder() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         reason(&output),
-        "the directory ./data is in use by another gripfast (process 4711)"
+        "the directory ./data is in use by another gripfast (process 4711): stop that one, or choose \
+         another directory with --data-dir"
     );
 }
 

@@ -48,8 +48,8 @@ impl OwnEvents for FakeEvents {
         self.identity.keys.public_key()
     }
 
-    async fn latest(&self, kind: Kind) -> Option<Event> {
-        self.stored.lock().get(&kind).cloned()
+    async fn latest(&self, kind: Kind) -> Result<Option<Event>, Unreadable> {
+        Ok(self.stored.lock().get(&kind).cloned())
     }
 
     fn make(&self, kind: Kind) -> Option<Event> {

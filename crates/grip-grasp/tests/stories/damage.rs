@@ -36,11 +36,8 @@ async fn suffers(kind: &Damage) {
     assert_eq!(node.refs(&sound)["refs/heads/main"], tip, "{what}");
     assert_eq!(node.grasp().damage(&sound), None, "{what}");
     let damage = node.grasp().damage(&repo);
-    assert_eq!(
-        damage.is_none(),
-        repair == Repair::ByEvents,
-        "{what}: {damage:?}"
-    );
+    let is_whole = matches!(repair, Repair::ByEvents | Repair::WhenRead);
+    assert_eq!(damage.is_none(), is_whole, "{what}: {damage:?}");
     if repair == Repair::ByFetch {
         let wanted = node.grasp().stats().purgatory.wanted;
         assert_eq!(wanted, 1, "{what}: its data is looked for");
@@ -76,6 +73,7 @@ async fn damage_to_packs_is_noticed_and_mended_by_a_fetch() {
 #[tokio::test]
 async fn damage_to_refs_is_mended_by_what_the_events_say() {
     suffers_all(Repair::ByEvents).await;
+    suffers_all(Repair::WhenRead).await;
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ impl Subject for Node {
         let answer = Node::send(self, event).await;
         Ok(Answer {
             accepted: answer.accepted,
-            message: answer.message.into(),
+            message: answer.message,
         })
     }
 

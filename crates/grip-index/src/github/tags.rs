@@ -8,6 +8,9 @@ use grip_go::tag;
 use super::{GitHubSource, errors::step, graphql, ref_objects::Objects};
 use crate::{SourceError, TagAt, TagPage, Tags, TagsQuery};
 
+/// Memory for what the tags of one repository are at, over all pages of a host's answer.
+const MAX_OBJECTS_BYTES: usize = 64 << 20;
+
 /// Tags on a page that may be the first of several.
 const FULL_PAGE: usize = 100;
 /// Tags that REST is asked about one by one in a turn; the rest waits for the next.
@@ -97,7 +100,7 @@ impl GitHubSource {
         if let Some(known) = self.ref_objects.get(repo) {
             return Ok(known);
         }
-        let (mut all, mut next) = (HashMap::new(), None);
+        let (mut all, mut next, mut bytes) = (HashMap::new(), None, 0);
         loop {
             let refs = match self.github.tag_refs(name, next).await {
                 Ok(refs) => refs,
@@ -105,6 +108,15 @@ impl GitHubSource {
                 Err(error) if error.next_step() == NextStep::GiveUp => break,
                 Err(error) => return Err(error),
             };
+            bytes += refs
+                .items
+                .iter()
+                .map(|tag| tag.name.len() + 128)
+                .sum::<usize>();
+            if bytes > MAX_OBJECTS_BYTES {
+                let limit = MAX_OBJECTS_BYTES as u64;
+                return Err(GitHubError::TooBig { limit });
+            }
             all.extend(refs.items.into_iter().map(|tag| (tag.name.clone(), tag)));
             next = refs.next;
             if next.is_none() {

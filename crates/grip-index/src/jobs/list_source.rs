@@ -25,18 +25,24 @@ impl Handler for ListSource {
     }
 }
 
+/// Pages of one run, however few repositories are on them.
+const MOST_PAGES: usize = 100_000;
+
 impl ListSource {
     async fn list(&self, job: &Job) -> Result<(), JobError> {
         let source = self.0.source(&job.key);
         let source = source.ok_or_else(|| JobError::Elsewhere(job.key.clone()))?;
         self.0.note_sources().await?;
         let mut progress = self.0.store.begin_listing(source.name()).await?;
+        let mut pages = 0;
         loop {
             let page = match source.list(progress.next.clone()).await {
                 Ok(page) => page,
                 Err(error) => return Err(self.stopped(&**source, error).await),
             };
-            if page.next.is_some() && page.next == progress.next {
+            pages += 1;
+            let is_endless = pages >= MOST_PAGES;
+            if page.next.is_some() && (page.next == progress.next || is_endless) {
                 let stuck = "the list of repositories does not go on".to_owned();
                 let error = SourceError::Permanent(stuck);
                 return Err(self.stopped(&**source, error).await);

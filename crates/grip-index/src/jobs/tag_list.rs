@@ -13,6 +13,8 @@ use crate::{
     store::{Begun, Learned, PartialTagList},
 };
 
+/// Pages of one list, however few tags are on them.
+const MOST_PAGES: i64 = 10_000;
 /// How often a list may begin again in one turn because it moved.
 const MOST_RESTARTS: usize = 3;
 
@@ -72,7 +74,8 @@ impl Context {
                 restarts += 1;
                 list = self.new_list();
             }
-            let is_stuck = page.next.is_some() && page.next == list.next;
+            let is_endless = list.pages >= MOST_PAGES;
+            let is_stuck = page.next.is_some() && (page.next == list.next || is_endless);
             if is_stuck || restarts > MOST_RESTARTS {
                 let stuck = "the list of tags does not go on".to_owned();
                 return Err(repo.job_error(SourceError::Permanent(stuck)));

@@ -68,7 +68,7 @@ impl Proxy {
         at: &ModuleCommit,
     ) -> Result<(), ProxyError> {
         let repo = self.inner.hosted.name_of(&at.repo);
-        if sumdb.has_room(&repo).await? {
+        if sumdb.has_room(&repo, &at.module.version).await? {
             return Ok(());
         }
         let what = format!("{}@{}", at.module.path, at.module.version);
@@ -124,12 +124,17 @@ impl Proxy {
             }
             Err(ProxyError::NotFound { reason, .. }) if has_moved => {
                 counts.refused.fetch_add(1, Ordering::Relaxed);
-                let (logged, now) = (&record.commit, claims[0].commit.to_hex());
+                let logged = &record.commit;
+                // A repository that is elsewhere may be one that not everybody may know of.
+                let here = claims
+                    .iter()
+                    .find(|claim| self.root_of(path, claim).is_some());
+                let now = here.map_or_else(String::new, |claim| format!(", to {}", claim.commit));
                 // The move itself was a warning; who asks again and again fills no log.
                 tracing::debug!(%path, %version, logged, now, "refused a version whose tag has moved");
                 let reason = format!(
                     "its tag has moved from commit {logged}, whose checksum is logged and which \
-                     cannot be served any more ({reason}), to {now}; ask its author for a new version"
+                     cannot be served any more ({reason}){now}; ask its author for a new version"
                 );
                 Err(ProxyError::Moved { what, reason })
             }

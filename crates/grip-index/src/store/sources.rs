@@ -69,8 +69,9 @@ impl Store {
                 match self.other_source(&repo, source).await? {
                     Some(other) => drop(queue.reassign(&kinds.repo, &repo, &other).await?),
                     None => {
-                        self.drop_repo(&repo).await?;
+                        // First: without its row nothing would hide the job of a restricted one.
                         queue.remove(&kinds.repo, &repo).await?;
+                        self.drop_repo(&repo).await?;
                         removed += 1;
                     }
                 }

@@ -10,6 +10,8 @@ use super::{NewRecord, Record, SumDb, SumDbError, TOPIC, signed, sql::sql, unsig
 
 /// The most records of one repository.
 const MAX_PER_REPOSITORY: i64 = 50_000;
+/// From this many on, commits without a tag have no room: strangers choose those, and tags need it.
+const MAX_WITH_COMMITS: i64 = MAX_PER_REPOSITORY / 2;
 
 /// The right edge as its row has it: size, roots, verifier.
 type Edge = (i64, String, Option<String>);
@@ -26,8 +28,13 @@ impl SumDb {
     }
 
     /// Whether a repository may have further records. They stay for ever, also when it has gone.
-    pub(crate) async fn has_room(&self, repo: &str) -> Result<bool, SumDbError> {
-        let asked = [repo.into(), MAX_PER_REPOSITORY.into()];
+    pub(crate) async fn has_room(&self, repo: &str, version: &Version) -> Result<bool, SumDbError> {
+        let most = if version.is_pseudo() {
+            MAX_WITH_COMMITS
+        } else {
+            MAX_PER_REPOSITORY
+        };
+        let asked = [repo.into(), most.into()];
         let last: Option<(i64,)> = self
             .inner
             .db

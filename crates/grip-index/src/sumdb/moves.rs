@@ -4,6 +4,7 @@
 //! others is found out afterwards: a tag may be put on a commit with the same ones.
 
 use grip_db::{Column, Connection, DbError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Record, SumDb, SumDbError, sql::sql};
@@ -12,7 +13,7 @@ use super::{Record, SumDb, SumDbError, sql::sql};
 const PAGE: i64 = 64;
 
 /// A version whose tag leads to another commit than the one that was logged.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct MovedVersion {
     pub path: String,

@@ -17,11 +17,17 @@ use super::{SumDb, SumDbError};
 impl SumDb {
     /// The head of the log, signed.
     pub async fn latest(&self) -> Result<Arc<str>, SumDbError> {
+        // Taken before the head is read: that one is not older, unless the database was set back.
+        let before = self.inner.signed.lock().clone();
         let head = self.head().await?;
-        if let Some((signed, note)) = &*self.inner.signed.lock()
-            && *signed == head
-        {
-            return Ok(Arc::clone(note));
+        if let Some((signed, note)) = before {
+            if signed == head {
+                return Ok(note);
+            }
+            if !self.begins_with(&head, &signed).await? {
+                let why = "it does not begin with what this node has signed: it was set back";
+                return Err(SumDbError::Damaged(why.to_owned()));
+            }
         }
         let note: Arc<str> = self.inner.signer.sign(&head.to_note()).into();
         let (path, text) = (self.inner.signed_file.clone(), Arc::clone(&note));
@@ -37,8 +43,23 @@ impl SumDb {
         });
         let written = writing.await;
         written.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::Interrupted)))?;
-        *self.inner.signed.lock() = Some((head, Arc::clone(&note)));
+        let mut signed = self.inner.signed.lock();
+        if signed
+            .as_ref()
+            .is_none_or(|(signed, _)| signed.size < head.size)
+        {
+            *signed = Some((head, Arc::clone(&note)));
+        }
         Ok(note)
+    }
+
+    /// Says whether a log with this head begins with all of an earlier one.
+    async fn begins_with(&self, now: &TreeHead, earlier: &TreeHead) -> Result<bool, SumDbError> {
+        Ok(match earlier.size {
+            0 => true,
+            size if size > now.size => false,
+            size => self.span_hash(&SpanHasher::new(&(0..size))).await? == Some(earlier.hash),
+        })
     }
 
     /// Checks that the log begins with all that this node has signed for before.
@@ -56,11 +77,7 @@ impl SumDb {
             return Ok(None);
         };
         let now = self.head().await?;
-        let holds = match signed.size {
-            0 => true,
-            size if size > now.size => false,
-            size => self.span_hash(&SpanHasher::new(&(0..size))).await? == Some(signed.hash),
-        };
+        let holds = self.begins_with(&now, &signed).await?;
         Ok((!holds).then_some(signed))
     }
 }
@@ -71,5 +88,7 @@ fn keep(path: &Path, note: &str) -> io::Result<()> {
     let mut file = File::create(&beside)?;
     file.write_all(note.as_bytes())?;
     file.sync_all()?;
-    fs::rename(beside, path)
+    fs::rename(beside, path)?;
+    path.parent()
+        .map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }

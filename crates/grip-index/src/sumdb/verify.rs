@@ -1,12 +1,13 @@
 //! Verification of the log against itself: records, tiles and head.
 
 use grip_tlog::{Contents, Hash, SpanHasher, Tile, WIDTH};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Record, SumDb, SumDbError, signed, sql::sql};
 
 /// What was found out about some records of the log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Verified {
     /// Records that were looked at.
@@ -22,7 +23,7 @@ pub struct Verified {
 }
 
 /// One thing that was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Finding {
     /// `<module>@<version>`, or a tile.

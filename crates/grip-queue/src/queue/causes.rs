@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use grip_db::{DbError, Value};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Queue, listing::is_invalid_name, topic};
@@ -14,7 +15,7 @@ const MOST_CAUSES: i64 = 200;
 const AT_ONCE: usize = 1_000;
 
 /// Jobs of one kind that failed for the same reason. Times are milliseconds since 1970.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Cause {
     pub kind: String,

@@ -11,6 +11,9 @@ use url::Url;
 use super::{GitFetch, exchange::Response, request};
 use crate::fetch::FetchError;
 
+/// Refs that a server may list. Only a few are asked for, and no author pays for the bytes.
+const MAX_REFS: usize = 4_096;
+
 impl GitFetch {
     /// What the named refs point at in the repository at `url`; those it lacks are left out. One
     /// request, and a second one to servers that speak the oldest version alone.
@@ -21,7 +24,7 @@ impl GitFetch {
     ) -> Result<BTreeMap<RefName, Oid>, FetchError> {
         let is_wanted =
             |found: &RemoteRef| RefName::parse(&found.name).is_ok_and(|name| names.contains(&name));
-        let max_refs = self.options.max_refs;
+        let max_refs = self.options.max_refs.min(MAX_REFS);
         let most = request::max_refs_bytes(max_refs);
         let body = remote::ls_refs_v2_below(names.iter().map(RefName::as_str));
         let listed = match self

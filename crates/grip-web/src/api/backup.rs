@@ -23,7 +23,10 @@ use grip_store::EventStore;
 use grip_tasks::TaskGroup;
 use http::StatusCode;
 use parking_lot::Mutex;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use super::{
     json,
@@ -39,10 +42,14 @@ use crate::{
 /// How long one answer waits for the end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A layout that has ended and was not asked for in this time is of a client that is gone.
+const ABANDONED: Duration = Duration::from_secs(60);
+
 /// The layout under way, if there is one.
 #[derive(Default)]
 pub(crate) struct Freezing {
-    current: Mutex<Option<Layout>>,
+    /// With the time when it was asked for last.
+    current: Mutex<Option<(Layout, Instant)>>,
 }
 
 /// One layout: how far it is, and its end. Clones are of the same one.
@@ -61,7 +68,13 @@ impl Freezing {
     /// The layout under way, or a new one.
     fn join(&self, parts: impl FnOnce() -> Parts) -> Layout {
         let mut current = self.current.lock();
-        current.get_or_insert_with(|| parts().start()).clone()
+        // Its state is of an earlier time: a backup of today must not be made of it.
+        current.take_if(|(layout, asked)| {
+            layout.end.borrow().is_some() && asked.elapsed() > ABANDONED
+        });
+        let (layout, asked) = current.get_or_insert_with(|| (parts().start(), Instant::now()));
+        *asked = Instant::now();
+        layout.clone()
     }
 
     /// Lets the next one begin anew.
@@ -70,7 +83,8 @@ impl Freezing {
     }
 
     fn current(&self) -> Option<Layout> {
-        self.current.lock().clone()
+        let current = self.current.lock();
+        current.as_ref().map(|(layout, _)| layout.clone())
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     json, next_page,
     types::{
         IndexDueNow, IndexSource, IndexStatus, IndexWork, IndexedRepo, IndexedRepos, IndexedTag,
-        SumDbView,
+        SourceForgotten, SumDbView,
     },
 };
 use crate::{
@@ -162,7 +162,7 @@ pub(crate) async fn verify(cx: &RequestContext<'_>, admin: Admin) -> HttpResult 
     let page = query_text(cx.query(), "page")?.unwrap_or_else(|| "0".to_owned());
     let malformed = |_| WebError::Malformed("page is a number".into());
     let page: u64 = page.parse().map_err(malformed)?;
-    let audit = admin.begin("index verify", &page.to_string());
+    let audit = admin.begin("index verify", page.to_string());
     match cx.app.proxy()?.verify(page).await {
         Ok(verified) => {
             audit.end(format!("{} wrong", verified.wrong.len()));
@@ -239,7 +239,10 @@ pub(crate) async fn forget(cx: &RequestContext<'_>, admin: Admin) -> HttpResult 
             return Err(unreadable(error));
         }
     }
-    let answer = json!({ "source": source, "how": how.name() });
+    let answer = SourceForgotten {
+        source,
+        how: how.name(),
+    };
     json(StatusCode::ACCEPTED, &answer)
 }
 

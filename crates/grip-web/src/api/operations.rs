@@ -4,6 +4,7 @@
 //! and the types of the answers; a test holds it to exactly the rows of the route table.
 
 use grip_grasp::{ListedMoves, RepositoryFacts};
+use grip_index::Verified;
 use grip_queue::JobFacts;
 use grip_resolve::{CommandResult, Ranked};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -11,11 +12,11 @@ use serde_json::{Map, Value};
 
 use super::types::{
     BackupEnded, BlockList, BlockReport, CheckPage, CompactionReport, EventBroughtForward,
-    EventDropped, Explained, FrozenState, Gaps, GapsClosed, HeldBackList, HoldingPurged,
-    HoldingRestored, IndexDueNow, IndexStatus, IndexedRepo, IndexedRepos, JobDropped, JobDueNow,
-    Jobs, NodeStatus, PushPage, ReadyAnswer, ReextractionBegun, RemovalReport, RepositoryList,
-    ResolvedManifest, Retention, SearchBroughtForward, ServiceConfig, SyncStatus, TaskList,
-    VersionFacts, WaitingEvents,
+    EventDropped, Explained, FailureCauses, FrozenState, Gaps, GapsClosed, HeldBackList,
+    HoldingPurged, HoldingRestored, IndexDueNow, IndexStatus, IndexedRepo, IndexedRepos,
+    JobDropped, JobDueNow, Jobs, NodeStatus, PushPage, ReadyAnswer, ReextractionBegun,
+    RemovalReport, RepositoryList, ResolvedManifest, Retention, Revived, SearchBroughtForward,
+    ServiceConfig, SourceForgotten, SumDbView, SyncStatus, TaskList, VersionFacts, WaitingEvents,
 };
 use crate::index_feed::{Line, Version};
 
@@ -178,11 +179,16 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     json::<BlockReport>("POST", "/api/v1/blocks/add", "Keep something out of relay and git", &[SUBJECT, ("reason", "a note of at most 500 bytes")]),
     json::<BlockReport>("POST", "/api/v1/blocks/remove", "Lift a block", &[SUBJECT]),
     json::<Jobs>("GET", "/api/v1/queue", "Jobs, page by page, with the totals of each kind", &[("kind", "of this kind alone"), ("state", "`due`, `waiting`, `leased` or `dead`"), AFTER, LIMIT]),
+    json::<FailureCauses>("GET", "/api/v1/queue/causes", "Failed jobs, grouped by kind and cause", &[("kind", "of this kind alone")]),
+    json::<Revived>("POST", "/api/v1/queue/revive", "Make all jobs due now that failed for good, or for one cause", &[("kind", "of this kind alone"), ("cause", "for this reason alone")]).accepted(),
     json::<JobFacts>("GET", "/api/v1/queue/{kind}/{key}", "One job", NONE),
     json::<JobDropped>("DELETE", "/api/v1/queue/{kind}/{key}", "Drop a job", NONE).for_operator(),
     json::<JobDueNow>("POST", "/api/v1/queue/{kind}/{key}/retry", "Make a job due now", NONE).accepted(),
     json::<IndexStatus>("GET", "/api/v1/index", "The module index: sources and totals", NONE),
     json::<IndexDueNow>("POST", "/api/v1/index/now", "List a source or index a repository at once", &[("name", "such as `github.com/acme/tides`")]).accepted(),
+    json::<SourceForgotten>("POST", "/api/v1/index/forget", "Take leave of a source that left the settings", &[("source", "such as `github.com/orgs/acme`"), ("how", "`remove` (without it) or `hide`")]).accepted(),
+    json::<SumDbView>("GET", "/api/v1/index/sumdb", "The checksum database: its key, its size, tags that moved", &[("limit", "most tags; 100 without it, 200 at most")]),
+    json::<Verified>("POST", "/api/v1/index/verify", "Verify 256 records of the checksum database", &[("page", "`next` of the page before; 0 without it")]),
     json::<IndexedRepos>("GET", "/api/v1/index/repos", "Indexed repositories, page by page", &[AFTER, LIMIT]),
     json::<IndexedRepo>("GET", "/api/v1/index/repos/{name...}", "One indexed repository, and why each tag is in the feed or not", &[AFTER, ("limit", "most tags; 200 at most")]),
     json::<PushPage>("GET", "/api/v1/github/events", "Pushes on GitHub, the latest first", &[("repo", "number or `owner/name`"), ("actor", "number or login"), ("since", "a moment, or milliseconds since 1970"), ("cursor", "`next` of the page before"), ("limit", "most pushes; 100 without it, 500 at most"), RAW]),

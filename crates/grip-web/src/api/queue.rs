@@ -1,6 +1,7 @@
 //! Jobs that are due later, and the orders to run one now or to drop it.
 
 use grip_db::DbError;
+use grip_index::Reader;
 use grip_queue::{Filter, JobFacts, State};
 use http::{Method, StatusCode};
 
@@ -38,7 +39,15 @@ async fn leave_out_restricted(
     jobs: &mut Vec<JobFacts>,
 ) -> Result<(), WebError> {
     let reader = restricted::reader(cx);
+    if !cx.is_operator() {
+        // Named without its host, so that the index cannot tell who may see it.
+        jobs.retain(|job| job.kind != "tag-event");
+    }
     let Ok(index) = cx.app.index() else {
+        // Another instance, or an earlier start, may have asked for restricted ones.
+        if reader == Reader::Anybody {
+            jobs.retain(|job| job.kind != "index-repo");
+        }
         return Ok(());
     };
     let keys = jobs.iter().map(|job| job.key.clone()).collect();

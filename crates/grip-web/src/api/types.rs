@@ -202,14 +202,14 @@ pub struct Jobs {
 }
 
 /// `GET /api/v1/queue/causes`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct FailureCauses {
     pub causes: Vec<Cause>,
 }
 
 /// `POST /api/v1/queue/revive`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct Revived {
     /// How many jobs are due now.
@@ -227,7 +227,7 @@ pub struct IndexStatus {
 }
 
 /// `GET /api/v1/index/sumdb`
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct SumDbView {
     #[serde(flatten)]

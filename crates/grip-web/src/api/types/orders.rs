@@ -93,6 +93,13 @@ answers! {
         panicked_total: u64,
     }
 
+    /// `POST /api/v1/index/forget`
+    SourceForgotten {
+        source: String,
+        /// `hide` or `remove`.
+        how: &'static str,
+    }
+
     /// `POST /api/v1/sync/<identifier>/now`
     SearchBroughtForward {
         identifier: Identifier,

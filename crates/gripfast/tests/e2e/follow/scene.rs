@@ -97,11 +97,15 @@ pub async fn all_served(node: &Node, events: &[&Event]) -> Result<()> {
     Ok(())
 }
 
-/// Every event that a node serves, by id.
+/// Every event that a node serves, by id, but the profile and relay list of its own key.
 pub async fn events_of(node: &Node) -> Result<Vec<String>> {
     let mut relay = node.connect().await?;
     let events = relay.query(&[json!({"limit": 5000})]).await?;
-    let mut ids: Vec<String> = events.iter().map(|event| event.id.to_hex()).collect();
+    let accept = [("accept", "application/nostr+json")];
+    let document: Value = node.ask("GET", "/", &accept, b"").await?.json()?;
+    let own = &document["self"];
+    let events = events.iter().filter(|event| *own != event.pubkey.to_hex());
+    let mut ids: Vec<String> = events.map(|event| event.id.to_hex()).collect();
     ids.sort();
     Ok(ids)
 }
