@@ -170,6 +170,14 @@ impl RemoteHost {
         self.shared.record.count()
     }
 
+    /// The requests for data: without those that only ask which refs there are, as a look at a
+    /// replica does.
+    pub fn fetches(&self) -> Vec<Seen> {
+        let mut seen = self.requests();
+        seen.retain(|seen| seen.command.as_deref() != Some("ls-refs"));
+        seen
+    }
+
     /// Requests whose answer has not ended.
     pub fn in_flight(&self) -> usize {
         self.shared.record.in_flight()

@@ -170,6 +170,20 @@ async fn the_operator_sees_causes_and_revives_what_failed_for_one() -> Result<()
 }
 
 #[tokio::test]
+async fn a_job_that_names_a_repository_without_its_host_is_for_the_operator() -> Result<()> {
+    let node = busy().await?;
+    let job = NewJob::new("tag-event", "acme/secret");
+    node.queue.enqueue(vec![job]).await?;
+    let one = "/api/v1/queue/tag-event/acme%2Fsecret";
+    assert_eq!(node.get(one).await?.status, 404);
+    assert_eq!(node.order("GET", one, &[]).await?.status, 200);
+    let all = "/api/v1/queue?limit=1000";
+    assert!(!node.get(all).await?.text().contains("secret"));
+    assert!(node.order("GET", all, &[]).await?.text().contains("secret"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn queues_have_series_of_their_own() -> Result<()> {
     let node = busy().await?;
     let lines = [

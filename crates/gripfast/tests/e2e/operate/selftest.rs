@@ -118,8 +118,10 @@ async fn a_full_disk_is_named_by_selftest_status_and_readiness() -> Result<()> {
     })
     .await?;
     let (report, _) = selftest(&node, &["--url", &node.http_url()], &[]).await?;
+    // How full its disks are is for the operator; that one is full is for everybody.
     ensure!(
-        with_outcome(&report, "failed") == ["ready", "disk"],
+        with_outcome(&report, "failed") == ["ready"]
+            && report.to_string().contains("min_free_bytes"),
         "{report:#}"
     );
     let status = node.run(&["status"]).await?;

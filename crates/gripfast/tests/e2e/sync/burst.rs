@@ -71,7 +71,7 @@ async fn longest_pause(
             done = &mut serving => break done?,
             () = sleep(Duration::from_millis(5)) => {}
         }
-        let (now, count) = (Instant::now(), host.count());
+        let (now, count) = (Instant::now(), host.fetches().len());
         if count > requests || host.in_flight() >= PERMITS || count >= IDENTIFIERS {
             requests = count;
             busy_until = busy_until.max(now);
@@ -119,7 +119,8 @@ async fn burst() -> Result<[Duration; 2]> {
     }
     publish(&scene.node, lists).await?;
     let first_pause = longest_pause(&mut scene, &host, &[30618], IDENTIFIERS).await?;
-    ensure!(host.count() == IDENTIFIERS, "{} requests", host.count());
+    let fetches = host.fetches();
+    ensure!(fetches.len() == IDENTIFIERS, "{} requests", fetches.len());
     host.forget();
 
     let main = tree.commit("more", "1")?;
@@ -146,9 +147,11 @@ async fn burst() -> Result<[Duration; 2]> {
     let states = scene.relay.query(&[json!({"kinds": [30618]})]).await?;
     ensure!(states.iter().filter(|state| ended(state)).count() == IDENTIFIERS);
 
-    ensure!(host.count() == IDENTIFIERS, "{} requests", host.count());
+    let fetches = host.fetches();
+    ensure!(fetches.len() == IDENTIFIERS, "{} requests", fetches.len());
     for n in 0..IDENTIFIERS {
-        let asked = host.requests_for(&format!("{n}.git"));
+        let name = format!("{n}.git");
+        let asked: Vec<_> = fetches.iter().filter(|it| it.repository == name).collect();
         let whole = asked.len() == 1 && asked[0].wants.len() == 1 + PULL_REQUESTS;
         ensure!(whole, "{asked:?}");
     }
@@ -209,7 +212,8 @@ async fn hosts_that_refuse_hang_or_are_dead_do_not_delay_the_healthy() -> Result
     publish(&scene.node, vec![healthy]).await?;
     scene.has_served(&[30618], HEALTHY).await?;
 
-    ensure!(well.count() == HEALTHY, "{} requests", well.count());
+    let fetches = well.fetches().len();
+    ensure!(fetches == HEALTHY, "{fetches} requests");
     // All this while the hanging host was asked five times and has answered none of them.
     ensure!(hanging.in_flight() == 5 && hanging.count() == 5);
     // The first to be refused may be several at once; then there is silence.
