@@ -98,10 +98,11 @@ async fn every_answer_is_as_the_description_has_it() -> Result<()> {
     of_github(&mut visitor).await?;
     of_the_resolver(&mut visitor).await?;
     let left = visitor.left();
-    // A picture is not JSON, and the last path never answers.
+    // A picture is not JSON, that path never answers, and no source of these nodes has left.
     let expected = [
         "GET /api/v1/github/avatars/{user}",
         "GET /api/v1/github/{path}",
+        "POST /api/v1/index/forget",
     ];
     assert_eq!(left, expected);
     Ok(())
@@ -223,7 +224,7 @@ async fn of_queue_and_index(visitor: &mut Visitor) -> Result<()> {
     let busy = queue::busy().await?;
     let (one, job) = (
         "/api/v1/queue/{kind}/{key}",
-        "/api/v1/queue/index-repo/github.com%2Facme%2Ftides",
+        "/api/v1/queue/mirror-repo/github.com%2Facme%2Ftides",
     );
     visitor
         .get(&busy, "/api/v1/queue", "/api/v1/queue?limit=2")
@@ -234,12 +235,19 @@ async fn of_queue_and_index(visitor: &mut Visitor) -> Result<()> {
         .visit(&busy, "POST", retry, &format!("{job}/retry"), b"")
         .await?;
     visitor.visit(&busy, "DELETE", one, job, b"").await?;
+    for (method, path) in [
+        ("GET", "/api/v1/queue/causes"),
+        ("POST", "/api/v1/queue/revive"),
+    ] {
+        visitor.visit(&busy, method, path, path, b"").await?;
+    }
 
     let (indexed, _) = index::node().await?;
     for (operation, path) in [
         ("/index", "/index"),
         ("/index/changes", "/index/changes"),
         ("/api/v1/index", "/api/v1/index"),
+        ("/api/v1/index/sumdb", "/api/v1/index/sumdb"),
         ("/api/v1/index/repos", "/api/v1/index/repos?limit=1"),
         (
             "/api/v1/index/repos/{name}",
@@ -253,6 +261,8 @@ async fn of_queue_and_index(visitor: &mut Visitor) -> Result<()> {
     visitor
         .visit(&indexed, "POST", "/api/v1/index/now", now, b"")
         .await?;
+    let verify = "/api/v1/index/verify";
+    visitor.visit(&indexed, "POST", verify, verify, b"").await?;
     Ok(())
 }
 

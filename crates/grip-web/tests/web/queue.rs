@@ -18,11 +18,11 @@ const HOUR_MS: i64 = 3_600_000;
 pub async fn busy() -> Result<Node> {
     let node = Node::start().await?;
     let now = node.queue.db().now_ms();
-    let dead = NewJob::new("index-repo", "github.com/acme/gone");
+    let dead = NewJob::new("mirror-repo", "github.com/acme/gone");
     node.queue.enqueue(vec![dead]).await?;
     let lease = node
         .queue
-        .claim("index-repo", 1, Duration::from_secs(60))
+        .claim("mirror-repo", 1, Duration::from_secs(60))
         .await?;
     let failure = Failure::permanent("<b>it is gone");
     node.queue.fail(&lease[0], failure).await?;
@@ -33,8 +33,8 @@ pub async fn busy() -> Result<Node> {
         .claim("index-list", 1, Duration::from_secs(60))
         .await?;
     let jobs = vec![
-        NewJob::new("index-repo", "github.com/acme/tides"),
-        NewJob::new("index-repo", "github.com/acme/later").due_ms(now + HOUR_MS),
+        NewJob::new("mirror-repo", "github.com/acme/tides"),
+        NewJob::new("mirror-repo", "github.com/acme/later").due_ms(now + HOUR_MS),
     ];
     node.queue.enqueue(jobs).await?;
     Ok(node)
@@ -52,13 +52,13 @@ async fn jobs_are_listed_by_kind_and_state_page_by_page() -> Result<()> {
     assert_eq!(keys(&all).len(), 4, "{all:#}");
     assert_eq!(all["next"], serde_json::Value::Null);
     let kinds = all["kinds"].as_array().unwrap();
-    let repos = kinds.iter().find(|k| k["kind"] == "index-repo").unwrap();
+    let repos = kinds.iter().find(|k| k["kind"] == "mirror-repo").unwrap();
     assert_eq!((&repos["due"], &repos["dead"]), (&1.into(), &1.into()));
     for (query, expected) in [
         ("state=due", "github.com/acme/tides"),
         ("state=waiting", "github.com/acme/later"),
         ("state=leased", "hosted"),
-        ("state=dead&kind=index%2Drepo", "github.com/acme/gone"),
+        ("state=dead&kind=mirror%2Drepo", "github.com/acme/gone"),
     ] {
         let list = node.get(&format!("/api/v1/queue?{query}")).await?.json()?;
         assert_eq!(keys(&list), [expected], "{query}");
@@ -97,13 +97,13 @@ async fn a_wrong_parameter_is_named() -> Result<()> {
 #[tokio::test]
 async fn one_job_is_shown_with_its_reason_and_without_its_payload() -> Result<()> {
     let node = busy().await?;
-    let path = "/api/v1/queue/index-repo/github.com%2Facme%2Fgone";
+    let path = "/api/v1/queue/mirror-repo/github.com%2Facme%2Fgone";
     let job = node.get(path).await?.json()?;
     assert_eq!(job["state"], "dead");
     assert_eq!(job["last_error"], "<b>it is gone");
     assert!(job["due"].is_null() && job["dead"].is_i64());
     assert!(job.get("payload").is_none(), "{job:#}");
-    let none = node.get("/api/v1/queue/index-repo/none").await?;
+    let none = node.get("/api/v1/queue/mirror-repo/none").await?;
     none.must_be(404, &["gripfast queue ls"]);
     let post = node.ask("POST", path, &[], b"").await?;
     assert_eq!(post.status, 405);
@@ -115,7 +115,7 @@ async fn one_job_is_shown_with_its_reason_and_without_its_payload() -> Result<()
 async fn only_the_operator_retries_and_drops_and_each_leaves_one_record() -> Result<()> {
     let (records, _guard) = Records::keep();
     let node = busy().await?;
-    let path = "/api/v1/queue/index-repo/github.com%2Facme%2Fgone";
+    let path = "/api/v1/queue/mirror-repo/github.com%2Facme%2Fgone";
     let retry = format!("{path}/retry");
     for (method, path) in [("POST", retry.as_str()), ("DELETE", path)] {
         let reply = node.ask(method, path, &[], b"").await?;
@@ -137,7 +137,7 @@ async fn only_the_operator_retries_and_drops_and_each_leaves_one_record() -> Res
     assert_eq!(changes.len(), 3, "{changes:?}");
     for (change, outcome) in changes.iter().zip(["due now", "dropped", "not found"]) {
         assert!(
-            change.contains("index-repo github.com/acme/gone"),
+            change.contains("mirror-repo github.com/acme/gone"),
             "{change}"
         );
         assert!(change.contains(outcome), "{change}");
@@ -162,21 +162,25 @@ async fn the_operator_sees_causes_and_revives_what_failed_for_one() -> Result<()
     assert_eq!(causes["causes"][0]["dead"], 1);
     let done = node.order("POST", revive, &[]).await?;
     assert_eq!((done.status, &done.json()?["revived"]), (202, &1.into()));
-    let path = "/api/v1/queue/index-repo/github.com%2Facme%2Fgone";
+    let path = "/api/v1/queue/mirror-repo/github.com%2Facme%2Fgone";
     assert_eq!(node.get(path).await?.json()?["state"], "due");
     let changes = records.changes();
     assert!(changes[0].contains("1 due now"), "{changes:?}");
     Ok(())
 }
 
+/// Without an index nothing tells who may see a repository, and of a name without its host never.
 #[tokio::test]
-async fn a_job_that_names_a_repository_without_its_host_is_for_the_operator() -> Result<()> {
+async fn jobs_that_may_name_restricted_repositories_are_for_the_operator() -> Result<()> {
     let node = busy().await?;
-    let job = NewJob::new("tag-event", "acme/secret");
-    node.queue.enqueue(vec![job]).await?;
-    let one = "/api/v1/queue/tag-event/acme%2Fsecret";
-    assert_eq!(node.get(one).await?.status, 404);
-    assert_eq!(node.order("GET", one, &[]).await?.status, 200);
+    let jobs = [("tag-event", "acme/secret"), ("index-repo", "secret")];
+    let jobs = jobs.map(|(kind, key)| NewJob::new(kind, key));
+    node.queue.enqueue(jobs.to_vec()).await?;
+    for one in ["tag-event/acme%2Fsecret", "index-repo/secret"] {
+        let path = format!("/api/v1/queue/{one}");
+        assert_eq!(node.get(&path).await?.status, 404, "{path}");
+        assert_eq!(node.order("GET", &path, &[]).await?.status, 200, "{path}");
+    }
     let all = "/api/v1/queue?limit=1000";
     assert!(!node.get(all).await?.text().contains("secret"));
     assert!(node.order("GET", all, &[]).await?.text().contains("secret"));
@@ -187,12 +191,12 @@ async fn a_job_that_names_a_repository_without_its_host_is_for_the_operator() ->
 async fn queues_have_series_of_their_own() -> Result<()> {
     let node = busy().await?;
     let lines = [
-        "queue_depth{queue=\"index-repo\"} 1",
+        "queue_depth{queue=\"mirror-repo\"} 1",
         "queue_depth{queue=\"repository_turns\"} 0",
-        "queue_dead_total{queue=\"index-repo\"} 1",
-        "queue_oldest_age_seconds{queue=\"index-repo\"} ",
+        "queue_dead_total{queue=\"mirror-repo\"} 1",
+        "queue_oldest_age_seconds{queue=\"mirror-repo\"} ",
         "queue_jobs{queue=\"index-list\",state=\"leased\"} 1",
-        "queue_jobs{queue=\"index-repo\",state=\"waiting\"} 1",
+        "queue_jobs{queue=\"mirror-repo\",state=\"waiting\"} 1",
         "database_up 1",
     ];
     node.metrics_with(&lines).await?;
