@@ -78,7 +78,10 @@ impl Core {
     pub(super) async fn allow(self: &Arc<Self>, push: &Arc<Push>) -> Result<WantedTips, Denied> {
         let judge = {
             let push = Arc::clone(push);
-            move |core: &Self| core.judge_push(&push)
+            // What is released leaves what is held after it is served: a snapshot of served events
+            // from before that, and a look at what is held from after it, have neither. A second
+            // snapshot has it.
+            move |core: &Self| core.judge_push(&push).or_else(|_| core.judge_push(&push))
         };
         let judged = self.blocking("grasp.judge", judge).await??;
         let claims = claims(&judged);
