@@ -84,7 +84,7 @@ impl WritePolicy for Grasp {
     fn is_unrelated(&self, event: &Event, origin: Origin) -> bool {
         match origin {
             Origin::Submitted => kinds::TAKEN_FROM_ANYBODY.contains(&event.kind),
-            // A profile that tags something comes with what was asked for, whoever made it. Of all
+            // A profile that tags something comes with what was asked for, whatever its author. Of all
             // others, relays are asked for what relates to something here.
             Origin::Synced => {
                 let is_profile = profiles::KINDS.contains(&event.kind);

@@ -1,7 +1,7 @@
 //! Readers of the restricted repositories of the index.
 //!
 //! Restricted are repositories that not everybody may see on their own host. On a private service
-//! whoever passed its gate is a member and reads them; on a public one a token of the settings
+//! a client that passed its gate is a member and reads them; on a public one a token of the settings
 //! opens them, as `Bearer` or as the password of `Basic`, which is what the go command and git send
 //! from `.netrc`. The operator reads them always.
 

@@ -1,6 +1,6 @@
 //! `/go/sumdb/<name>/…`: the checksum database, as the go command asks it.
 //!
-//! Whose budget a request spends: a version that is logged costs a few rows. One that is not has to
+//! The budget that a request spends: a version that is logged costs a few rows. One that is not has to
 //! be here, and its sums take a permit for zips; commits without a tag, of which there are many, also
 //! count against what the client's network may have logged in an hour.
 

@@ -4,7 +4,7 @@
 //! what waits, then served events, then refs, then objects. Whatever one of them names, the next has: a
 //! node that starts on it finishes what was under way, as after a crash.
 //!
-//! It may take longer than a request may: the work is a task of its own, and whoever asks meanwhile is
+//! It may take longer than a request may: the work is a task of its own, and a client that asks meanwhile is
 //! told how far it is.
 
 use std::{
@@ -77,7 +77,7 @@ impl Freezing {
         layout.clone()
     }
 
-    /// Lets the next one begin anew.
+    /// Lets the next request begin a new one.
     fn forget(&self) {
         self.current.lock().take();
     }
