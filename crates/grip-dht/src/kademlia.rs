@@ -14,6 +14,7 @@ mod behaviour;
 mod codec;
 mod connection_limits;
 mod dial_filter;
+mod host_names;
 mod options;
 mod own_keys;
 mod publications;

@@ -49,7 +49,7 @@ impl Node {
     pub fn prepare(binary: impl AsRef<Path>, env: &[(&str, &str)]) -> Result<Self> {
         let dir = TempDir::new()?;
         Ok(Self {
-            binary: binary.as_ref().to_owned(),
+            binary: measured_binary().unwrap_or_else(|| binary.as_ref().to_owned()),
             process: Process::new(dir.path().join("node.log")),
             dir,
             port: free_port()?,
@@ -317,6 +317,11 @@ impl Node {
         }
         Ok(stdout)
     }
+}
+
+/// The binary that campaigns measure instead of the unoptimised one of the tests.
+fn measured_binary() -> Option<PathBuf> {
+    std::env::var_os("GRIPFAST_MEASURED_BINARY").map(PathBuf::from)
 }
 
 impl Drop for Node {

@@ -121,16 +121,6 @@ fn host_and_port(address: &Multiaddr) -> Option<(IpAddr, u16)> {
     }
 }
 
-/// Whether a host name must be resolved to reach `address`.
-pub(super) fn is_named(address: &Multiaddr) -> bool {
-    address.iter().any(|part| {
-        matches!(
-            part,
-            Protocol::Dns(_) | Protocol::Dns4(_) | Protocol::Dns6(_) | Protocol::Dnsaddr(_)
-        )
-    })
-}
-
 fn invalid(address: &str, reason: impl Into<String>) -> DhtError {
     DhtError::InvalidAddress {
         address: address.to_owned(),
@@ -178,6 +168,12 @@ pub(super) fn bootstrap(text: &str, policy: Policy) -> Result<(PeerId, Multiaddr
             "it must end in /p2p/ and the name of the peer",
         ));
     };
+    if matches!(address.iter().next(), Some(Protocol::Dnsaddr(_))) {
+        return Err(invalid(
+            text,
+            "lists of peers in DNS are not read; it takes the form /dns4/a.example/tcp/4001/p2p/…",
+        ));
+    }
     if policy == Policy::Lan && ip(&address).is_some_and(|ip| !policy.allows_ip(ip)) {
         return Err(invalid(
             text,
@@ -310,6 +306,7 @@ mod tests {
         let wrong = [
             bootstrap("/ip4/1.1.1.1/tcp/1", Policy::Global).unwrap_err(),
             bootstrap(&format!("/ip4/1.1.1.1/tcp/1/p2p/{name}"), Policy::Lan).unwrap_err(),
+            bootstrap(&format!("/dnsaddr/a.example/p2p/{name}"), Policy::Global).unwrap_err(),
             external("/ip4/10.0.0.1/tcp/1", Policy::Global).unwrap_err(),
             listen("/dns4/a.example/tcp/1").unwrap_err(),
             listen("4001").unwrap_err(),

@@ -5,7 +5,7 @@ use std::{collections::HashSet, io, num::NonZeroUsize, sync::Arc};
 use libp2p::{
     Multiaddr, PeerId, Swarm, Transport as _,
     core::{muxing::StreamMuxerBox, transport::Boxed, upgrade::Version},
-    dns, identify,
+    identify,
     identity::Keypair,
     kad, noise,
     swarm::{NetworkBehaviour, StreamProtocol},
@@ -14,10 +14,11 @@ use libp2p::{
 
 use super::{
     Options,
-    address::{self, Policy},
+    address::Policy,
     address_filter::AddressFilter,
     connection_limits::ConnectionLimits,
     dial_filter::DialFilter,
+    host_names::HostNames,
     record_store::{Bounds, RecordStore},
     request_streams::RequestStreams,
     stats::Stats,
@@ -144,39 +145,13 @@ pub(super) fn transport(
     stats: &Arc<Stats>,
 ) -> Result<Boxed<(PeerId, StreamMuxerBox)>, DhtError> {
     let policy = options.policy();
-    let tcp = tcp::tokio::Transport::new(tcp::Config::new());
-    if !named.iter().any(address::is_named) {
-        return upgrade(
-            DialFilter::new(tcp, policy, named, Arc::clone(stats)),
-            options,
-            keys,
-        );
-    }
     let below = match policy {
         Policy::Lan => Policy::Lan,
         Policy::Global | Policy::Any => Policy::Any,
     };
+    let tcp = tcp::tokio::Transport::new(tcp::Config::new());
     let tcp = DialFilter::new(tcp, below, named.clone(), Arc::clone(stats));
-    let dns = dns::tokio::Transport::system(tcp).map_err(setup)?;
-    upgrade(
-        DialFilter::new(dns, policy, named, Arc::clone(stats)),
-        options,
-        keys,
-    )
-}
-
-fn upgrade<T>(
-    transport: T,
-    options: &Options,
-    keys: &Keypair,
-) -> Result<Boxed<(PeerId, StreamMuxerBox)>, DhtError>
-where
-    T: libp2p::Transport + Send + Unpin + 'static,
-    T::Output: libp2p::futures::AsyncRead + libp2p::futures::AsyncWrite + Send + Unpin + 'static,
-    T::Error: Send + Sync + 'static,
-    T::Dial: Send + 'static,
-    T::ListenerUpgrade: Send + 'static,
-{
+    let transport = DialFilter::new(HostNames::new(tcp), policy, named, Arc::clone(stats));
     let mut streams = yamux::Config::default();
     streams.set_max_num_streams(STREAMS);
     let transport = transport

@@ -3,7 +3,8 @@
 //! The same honest work is done twice on a node of its own: alone, then beside one attack from other
 //! addresses of this machine. Nobody honest may be refused, and what the attack leaves on the disk and
 //! in memory stays within its budget. How much slower the honest are is printed beside how much slower
-//! this machine itself was meanwhile, since attackers, clients and node share its processors.
+//! the same work was meanwhile on a second node, which nobody attacks: attackers, clients and nodes
+//! share the processors of one machine.
 //!
 //! The short form runs with the other tests from one address; `cargo xtask campaign hostile` makes more
 //! rounds, from 1 and from 50 addresses, and prints one line for each attack.
@@ -22,13 +23,13 @@ mod web;
 use std::{net::Ipv4Addr, sync::Arc};
 
 use anyhow::{Result, ensure};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, try_join};
 use grip_testkit::{Node, remote::Behaviour};
 
 use self::{
     arena::Arena,
     figures::{Figures, disk_bytes},
-    honest::{Honest, Outcomes},
+    honest::{Crowd, Honest, Outcomes},
 };
 use crate::BINARY;
 
@@ -79,7 +80,7 @@ const GIT_BUDGET: u64 = 768 * MIB;
 /// How much is done: a little, or what `cargo xtask campaign hostile` asks for.
 struct Scale {
     rounds: usize,
-    clients: usize,
+    clients: u8,
     addresses: &'static [usize],
 }
 
@@ -104,40 +105,46 @@ impl Scale {
 /// Plays all attacks of a group; fails with all that went wrong.
 async fn play(attacks: &[Attack]) -> Result<()> {
     let scale = Scale::chosen();
-    let mut faults = Vec::new();
+    let (mut faults, mut slow) = (Vec::new(), Vec::new());
     figures::print_head();
     for attack in attacks {
         for addresses in scale.addresses {
             let figures = play_one(attack, *addresses, &scale).await?;
             println!("{figures}");
             faults.extend(figures.faults());
+            slow.extend(figures.slow());
         }
     }
+    println!("slower than twice and than the machine: {slow:#?}");
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
     Ok(())
 }
 
 async fn play_one(attack: &Attack, addresses: usize, scale: &Scale) -> Result<Figures> {
-    let node = Node::start_with(BINARY, &[&[NO_PROXY], attack.settings].concat()).await?;
-    let mut honest = Vec::new();
-    for n in 0..scale.clients {
-        let mib = if n == 0 { attack.repository_mib } else { 0 };
-        honest.push(Honest::new(&node, n, mib).await?);
-    }
-    let arena = Arena::new(&node, &honest[0], addresses, attack.hosts).await?;
+    let settings = [&[NO_PROXY], attack.settings].concat();
+    let node = Node::start_with(BINARY, &settings).await?;
+    let beside_it = Node::start_with(BINARY, &settings).await?;
+    let mib = attack.repository_mib;
+    let mut honest = Crowd::new(node, 0, scale.clients, mib).await?;
+    let mut others = Crowd::new(beside_it, 100, scale.clients, mib).await?;
+    let victim = &honest.clients[0];
+    let arena = Arena::new(&honest.node, victim, addresses, attack.hosts).await?;
     arena.store_events(attack.stored_events).await?;
     // The first round is for caches and connections, and does not count.
-    honest::work(&mut honest, &node, 1).await?;
+    try_join(honest.work(1), others.work(1)).await?;
 
-    let disk_before = disk_bytes(&node.data_dir());
-    let alone = honest::work(&mut honest, &node, scale.rounds).await?;
-    let disk_alone = disk_bytes(&node.data_dir());
-    let memory_alone = node.peak_rss_bytes()?;
+    let data = honest.node.data_dir();
+    let disk_before = disk_bytes(&data);
+    let rounds = scale.rounds;
+    let (alone, machine_alone) = try_join(honest.work(rounds), others.work(rounds)).await?;
+    let disk_alone = disk_bytes(&data);
+    let memory_alone = honest.node.peak_rss_bytes()?;
 
     let attackers = arena.attack(attack.run);
     arena.is_under_way().await;
-    let beside = honest::work(&mut honest, &node, scale.rounds).await?;
+    let (beside, machine_beside) = try_join(honest.work(rounds), others.work(rounds)).await?;
     drop(attackers);
+    let disk = disk_bytes(&data).saturating_sub(disk_alone);
     Ok(Figures {
         attack: attack.name,
         addresses,
@@ -145,11 +152,11 @@ async fn play_one(attack: &Attack, addresses: usize, scale: &Scale) -> Result<Fi
         git_memory: beside.git_memory,
         alone,
         beside,
-        disk: disk_bytes(&node.data_dir())
-            .saturating_sub(disk_alone)
-            .saturating_sub(disk_alone.saturating_sub(disk_before)),
+        machine_alone,
+        machine_beside,
+        disk: disk.saturating_sub(disk_alone.saturating_sub(disk_before)),
         disk_budget: attack.disk_budget,
-        memory: node.peak_rss_bytes()?.saturating_sub(memory_alone),
+        memory: honest.node.peak_rss_bytes()?.saturating_sub(memory_alone),
     })
 }
 

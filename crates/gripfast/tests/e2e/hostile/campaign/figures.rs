@@ -11,6 +11,9 @@ pub(super) struct Figures {
     pub acts: u64,
     pub alone: Outcomes,
     pub beside: Outcomes,
+    /// The same at the same time on a node that nobody attacks: it is as much slower as the machine.
+    pub machine_alone: Outcomes,
+    pub machine_beside: Outcomes,
     /// Bytes on the disk that the attack left.
     pub disk: u64,
     pub disk_budget: u64,
@@ -23,12 +26,49 @@ pub(super) struct Figures {
 pub(super) fn print_head() {
     println!(
         "| attack | addresses | acts | honest ok | p50, alone and beside | p99, alone and beside | \
-         ratio p99 | the machine's own | disk / budget | node / budget | git / budget |"
+         ratio p99 | of a node beside it | disk / budget | node / budget | git / budget |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
 }
 
 impl Figures {
+    /// How many times longer the honest waited at p99.
+    fn slower(&self, operation: Operation) -> f64 {
+        let [alone, beside] = [&self.alone, &self.beside].map(|it| it.percentile(operation, 99));
+        ratio(alone, beside)
+    }
+
+    /// The same on the node that nobody attacked.
+    fn machine_slower(&self, operation: Operation) -> f64 {
+        let both = [&self.machine_alone, &self.machine_beside];
+        let [alone, beside] = both.map(|it| it.percentile(operation, 99));
+        ratio(alone, beside)
+    }
+
+    /// The operation that suffered most.
+    fn worst(&self) -> Operation {
+        let slower = |it: &&Operation| self.slower(**it);
+        let worst = Operation::ALL
+            .iter()
+            .max_by(|one, other| slower(one).total_cmp(&slower(other)));
+        *worst.expect("because there are operations")
+    }
+
+    /// The operations that are slower than they may be: more than twice, and more than the machine.
+    pub fn slow(&self) -> impl Iterator<Item = String> {
+        let is_slow =
+            |it: &&Operation| self.slower(**it) > f64::max(2.0, 1.25 * self.machine_slower(**it));
+        Operation::ALL.iter().filter(is_slow).map(|operation| {
+            format!(
+                "{} from {}: {operation:?} {:.2}, the machine {:.2}",
+                self.attack,
+                self.addresses,
+                self.slower(*operation),
+                self.machine_slower(*operation),
+            )
+        })
+    }
+
     /// Everything that is not as it must be. Times are not among it: they are the machine's.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
@@ -64,16 +104,7 @@ impl Figures {
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (alone, beside) = (&self.alone, &self.beside);
-        let worst = Operation::ALL.iter().max_by(|one, other| {
-            let ratio = |operation: &Operation| {
-                ratio(
-                    alone.percentile(*operation, 99),
-                    beside.percentile(*operation, 99),
-                )
-            };
-            ratio(one).total_cmp(&ratio(other))
-        });
-        let worst = *worst.expect("because there are operations");
+        let worst = self.worst();
         let [p50_alone, p99_alone] = [50, 99].map(|p| alone.percentile(worst, p));
         let [p50_beside, p99_beside] = [50, 99].map(|p| beside.percentile(worst, p));
         write!(
@@ -89,11 +120,8 @@ impl fmt::Display for Figures {
             ms(p50_beside),
             ms(p99_alone),
             ms(p99_beside),
-            ratio(p99_alone, p99_beside),
-            ratio(
-                alone.percentile(Operation::Machine, 99),
-                beside.percentile(Operation::Machine, 99)
-            ),
+            self.slower(worst),
+            self.machine_slower(worst),
             self.disk / MIB,
             self.disk_budget / MIB,
             self.memory / MIB,

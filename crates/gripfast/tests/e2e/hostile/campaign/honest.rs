@@ -1,16 +1,11 @@
 //! Honest clients: they report issues, ask for them, push what they signed, and clone.
 
-use std::{
-    fs::File,
-    io::{self, Write as _},
-    net::Ipv4Addr,
-    time::Duration,
-};
+use std::{net::Ipv4Addr, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::join_all;
 use grip_testkit::{
-    Author, LocalProject, Node, RelayClient, WorkTree, git,
+    Author, LocalProject, Node, RelayClient, WorkTree,
     http::{Connection, request},
     wire, within,
 };
@@ -28,13 +23,18 @@ pub(super) enum Operation {
     Query,
     Push,
     Clone,
-    /// What the machine itself takes for a synced write and a process, without a node.
-    Machine,
 }
 
 impl Operation {
-    /// Those that a node takes part in.
     pub const ALL: &[Self] = &[Self::Event, Self::Query, Self::Push, Self::Clone];
+
+    /// How often it is done in a round: what is over soon says little when it is done once.
+    fn times(self) -> usize {
+        match self {
+            Self::Event | Self::Query => 4,
+            Self::Push | Self::Clone => 1,
+        }
+    }
 }
 
 /// What the honest did: how long each operation took that went well, and what was refused.
@@ -56,8 +56,7 @@ impl Outcomes {
     }
 
     pub fn succeeded(&self) -> usize {
-        let by_node = |(it, _): &&(Operation, Duration)| *it != Operation::Machine;
-        self.times.iter().filter(by_node).count()
+        self.times.len()
     }
 
     fn join(&mut self, other: Self) {
@@ -85,7 +84,7 @@ struct Pending {
 }
 
 impl Honest {
-    pub async fn new(node: &Node, n: usize, mib: u64) -> Result<Self> {
+    async fn new(node: &Node, n: u8, mib: u64) -> Result<Self> {
         let tree = WorkTree::with_commit()?;
         if mib > 0 {
             tree.commit_noise(mib, 1)?;
@@ -93,7 +92,7 @@ impl Honest {
         let project = LocalProject::with_tree(&format!("honest-{n}"), tree)?;
         let age = 100_000;
         project.publish(node, age).await?;
-        let address = Ipv4Addr::new(127, 2, 0, 1 + u8::try_from(n)?);
+        let address = Ipv4Addr::new(127, 2, 0, 1 + n);
         Ok(Self {
             relay: RelayClient::connect_from(address, node.port()).await?,
             reporter: Author::new(),
@@ -124,8 +123,10 @@ impl Honest {
         let mut outcomes = Outcomes::default();
         for commit in commits {
             for operation in Operation::ALL {
-                self.operate(*operation, node, &commit, &mut outcomes)
-                    .await?;
+                for _ in 0..operation.times() {
+                    self.operate(*operation, node, &commit, &mut outcomes)
+                        .await?;
+                }
             }
         }
         Ok(outcomes)
@@ -147,7 +148,6 @@ impl Honest {
                     Operation::Query => self.query().await,
                     Operation::Push => self.push(node, commit).await,
                     Operation::Clone => self.clone(node).await,
-                    Operation::Machine => Ok(()),
                 }
             });
             let Err(error) = done.await.and_then(|done| done) else {
@@ -213,39 +213,45 @@ impl Honest {
     }
 }
 
-/// All do so many rounds at the same time, beside a look at the machine itself.
-pub(super) async fn work(honest: &mut [Honest], node: &Node, rounds: usize) -> Result<Outcomes> {
-    let mut work = Vec::new();
-    for client in honest.iter() {
-        work.push(client.prepare(rounds).await?);
-    }
-    let clients = honest.iter_mut().zip(work);
-    let working = join_all(clients.map(|(client, commits)| client.rounds(node, commits)));
-    let dir = tempfile::tempdir()?;
-    let mut machine = Outcomes::default();
-    tokio::pin!(working);
-    let done = loop {
-        let pause = sleep(Duration::from_millis(50));
-        tokio::select! {
-            done = &mut working => break done,
-            () = pause => {
-                let began = Instant::now();
-                let file = dir.path().join("synced");
-                tokio::task::spawn_blocking(move || synced_write(&file)).await??;
-                git::run(dir.path(), ["version"]).await?;
-                machine.times.push((Operation::Machine, began.elapsed()));
-                machine.git_memory = machine.git_memory.max(node.children_rss_bytes()?);
-            }
-        }
-    };
-    for outcomes in done {
-        machine.join(outcomes.context("an honest client gave up")?);
-    }
-    Ok(machine)
+/// Honest clients of one node.
+pub(super) struct Crowd {
+    pub node: Node,
+    pub clients: Vec<Honest>,
 }
 
-fn synced_write(path: &std::path::Path) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(&[7; 4096])?;
-    file.sync_data()
+impl Crowd {
+    /// So many clients of `node`, at addresses from `first` on; the first has a repository of `mib`.
+    pub async fn new(node: Node, first: u8, count: u8, mib: u64) -> Result<Self> {
+        let mut clients = Vec::new();
+        for n in 0..count {
+            let mib = if n == 0 { mib } else { 0 };
+            clients.push(Honest::new(&node, first + n, mib).await?);
+        }
+        Ok(Self { node, clients })
+    }
+
+    /// All do so many rounds at the same time.
+    pub async fn work(&mut self, rounds: usize) -> Result<Outcomes> {
+        let mut work = Vec::new();
+        for client in &self.clients {
+            work.push(client.prepare(rounds).await?);
+        }
+        let node = &self.node;
+        let clients = self.clients.iter_mut().zip(work);
+        let working = join_all(clients.map(|(client, commits)| client.rounds(node, commits)));
+        tokio::pin!(working);
+        let mut all = Outcomes::default();
+        let done = loop {
+            tokio::select! {
+                done = &mut working => break done,
+                () = sleep(Duration::from_millis(50)) => {
+                    all.git_memory = all.git_memory.max(node.children_rss_bytes()?);
+                }
+            }
+        };
+        for outcomes in done {
+            all.join(outcomes.context("an honest client gave up")?);
+        }
+        Ok(all)
+    }
 }
