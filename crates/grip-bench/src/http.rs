@@ -1,9 +1,11 @@
 //! A minimal keep-alive HTTP/1.1 client: the load must not be measured by a heavy client.
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Context as _, Result, ensure};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 pub struct Connection {
@@ -18,7 +20,14 @@ pub struct Answer {
 
 impl Connection {
     pub async fn open(port: u16) -> Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        Self::open_from(Ipv4Addr::LOCALHOST, port).await
+    }
+
+    /// Connects from an address of this machine.
+    pub async fn open_from(address: Ipv4Addr, port: u16) -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((address, 0).into())?;
+        let stream = socket.connect((Ipv4Addr::LOCALHOST, port).into()).await?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream: BufReader::with_capacity(256 * 1024, stream),

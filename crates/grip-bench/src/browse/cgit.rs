@@ -39,10 +39,16 @@ impl Cgit {
                  repo.url=large\nrepo.path={repository}\nrepo.defbranch=main\n"
             ),
         )?;
+        // Its workers become somebody else by default, who may not enter the directory.
+        let user = if rustix::process::geteuid().is_root() {
+            "user root;"
+        } else {
+            ""
+        };
         fs::write(
             dir.path().join("nginx.conf"),
             format!(
-                "daemon off; pid {at}/nginx.pid; error_log {at}/error.log; worker_processes 2;\n\
+                "{user} daemon off; pid {at}/nginx.pid; error_log {at}/error.log; worker_processes 2;\n\
                  events {{}}\nhttp {{ access_log off; keepalive_requests 1000000;\n\
                  client_body_temp_path {at}/body; proxy_temp_path {at}/proxy;\n\
                  fastcgi_temp_path {at}/fastcgi; uwsgi_temp_path {at}/uwsgi;\n\
@@ -83,7 +89,6 @@ fn start(program: &str, arguments: &[&str]) -> Result<Child> {
     command
         .args(arguments)
         .stdin(Stdio::null())
-        // The socket is for the workers of nginx, who are somebody else.
         .process_group(0);
     command.spawn().with_context(|| program.to_owned())
 }

@@ -16,21 +16,21 @@ use crate::report::{Table, percentile};
 const ADDRESSES: usize = 1_000;
 /// Crawlers at the same time.
 const AT_ONCE: usize = 64;
-/// Different pages in all; then it begins again.
+/// Different pages in all.
 const PAGES: usize = 20_000;
-/// Cycles and clones of each phase.
+/// Cycles and clones without a crawl; beside it people go on until it is over.
 const DEEDS: usize = 60;
 
 pub(super) async fn measure(large: &Large, table: &mut Table) -> Result<()> {
     let people = People::start(large).await?;
-    let mut calm = people.work(0).await?;
+    let mut calm = people.work(|done| done == DEEDS).await?;
     let (asked, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let crawlers = try_join_all((0..AT_ONCE).map(|_| crawl(large, &asked, &is_over)));
-    let work = async {
-        let times = people.work(DEEDS).await;
+    let crawlers = async {
+        let answers = try_join_all((0..AT_ONCE).map(|_| crawl(large, &asked))).await;
         is_over.store(true, Relaxed);
-        times
+        answers
     };
+    let work = people.work(|_| is_over.load(Relaxed));
     let (mut hot, answers) = tokio::try_join!(work, crawlers)?;
     let (shown, refused) = answers.iter().fold((0, 0), |sum, (shown, refused)| {
         (sum.0 + shown, sum.1 + refused)
@@ -52,12 +52,15 @@ pub(super) async fn measure(large: &Large, table: &mut Table) -> Result<()> {
 }
 
 /// Pages that were shown and refused.
-async fn crawl(large: &Large, asked: &AtomicUsize, is_over: &AtomicBool) -> Result<(usize, usize)> {
+async fn crawl(large: &Large, asked: &AtomicUsize) -> Result<(usize, usize)> {
     let base = large.local.path();
     let base = base.trim_end_matches(".git");
     let (mut shown, mut refused) = (0, 0);
-    while !is_over.load(Relaxed) {
-        let n = asked.fetch_add(1, Relaxed) % PAGES;
+    loop {
+        let n = asked.fetch_add(1, Relaxed);
+        if n >= PAGES {
+            return Ok((shown, refused));
+        }
         let from = n % ADDRESSES;
         let address = Ipv4Addr::new(127, 1, (from / 250) as u8, (from % 250 + 1) as u8);
         let oid = &large.commits[n % large.commits.len()];
@@ -76,30 +79,36 @@ async fn crawl(large: &Large, asked: &AtomicUsize, is_over: &AtomicBool) -> Resu
             other => anyhow::bail!("a commit page answers {other}"),
         }
     }
-    Ok((shown, refused))
 }
 
 /// Somebody with a repository of his own on the same node.
 struct People<'a> {
     large: &'a Large,
     local: LocalProject,
+    /// Commits so far.
+    commits: AtomicUsize,
 }
 
 impl<'a> People<'a> {
     async fn start(large: &'a Large) -> Result<Self> {
         let local = LocalProject::new("worked-on")?;
         local.publish(&large.node, 3_000).await?;
-        Ok(Self { large, local })
+        Ok(Self {
+            large,
+            local,
+            commits: AtomicUsize::new(0),
+        })
     }
 
-    /// Milliseconds of push cycles and of clones.
-    async fn work(&self, from: usize) -> Result<(Vec<f64>, Vec<f64>)> {
+    /// Milliseconds of push cycles and of clones, until so many make it over.
+    async fn work(&self, is_over: impl Fn(usize) -> bool) -> Result<(Vec<f64>, Vec<f64>)> {
         let (node, url) = (&self.large.node, self.local.url(&self.large.node));
         let mut relay = node.connect().await?;
         let (mut pushes, mut clones) = (Vec::new(), Vec::new());
-        for n in from..from + DEEDS {
+        while !is_over(pushes.len()) {
+            let n = self.commits.fetch_add(1, Relaxed);
             let tip = self.local.tree.commit("file", &n.to_string())?;
-            let age = 2_000 - n as u64;
+            let age = 2_900 - n as u64;
             let state = self
                 .local
                 .project
