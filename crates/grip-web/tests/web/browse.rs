@@ -243,6 +243,29 @@ async fn a_search_finds_repositories_by_words_and_owners_have_pages() -> Result<
 }
 
 #[tokio::test]
+async fn a_list_is_sorted_by_name_or_owner_with_a_search_and_without() -> Result<()> {
+    let node = Node::start().await?;
+    let tree = WorkTree::with_commit()?;
+    let [first, last] = &[Author::new(), Author::new()];
+    for (owner, name) in [(first, "tide-c"), (last, "tide-a"), (first, "Tide-b")] {
+        node.host(owner, name, &tree).await?;
+    }
+    for (query, order) in [
+        ("sort=name", ["tide-a", "Tide-b", "tide-c"]),
+        ("q=tide&sort=name", ["tide-a", "Tide-b", "tide-c"]),
+    ] {
+        let page = node.get(&format!("/repositories?{query}")).await?.text();
+        let places = order.map(|name| page.find(&format!(">{name}<")));
+        assert!(places.is_sorted() && places[0].is_some(), "{query}: {page}");
+    }
+    let page = node.get("/repositories?sort=owner").await?.text();
+    let of = |name: &str| page.find(&format!(">{name}<"));
+    let key_order = first.hex() < last.hex();
+    assert_eq!(of("tide-c") < of("tide-a"), key_order, "{page}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn costly_pages_are_refused_with_a_page_when_all_permits_are_taken() -> Result<()> {
     let shown = Shown::start().await?;
     shown.node.change(|settings| settings.limits.blame = 0);
