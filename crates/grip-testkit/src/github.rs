@@ -33,6 +33,7 @@ use tokio::task::JoinSet;
 
 pub use self::{
     behaviour::Behaviour,
+    git_server::pack_of,
     limits::{Counts, Limits},
     record::Seen,
     repositories::Repo,

@@ -11,7 +11,7 @@ use grip_index::{
 };
 use grip_testkit::{
     WorkTree, git,
-    github::{Behaviour, Repo},
+    github::{Behaviour, Repo, pack_of},
     until,
 };
 use parking_lot::Mutex;
@@ -227,12 +227,8 @@ async fn a_pack_that_is_not_the_commit_is_refused_and_nothing_of_it_stays() {
     let (node, _) = Node::with_module(Settings::new()).await;
     let evil = WorkTree::init().unwrap();
     evil.commit("hello.go", "package evil\n").unwrap();
-    let pack = git::command(evil.path(), ["pack-objects", "-q", "--stdout", "--all"])
-        .stdin(std::process::Stdio::null())
-        .output()
-        .unwrap();
-    node.github
-        .behave("/acme/lib.git", Behaviour::Pack(pack.stdout.into()));
+    let pack = pack_of(&evil).unwrap();
+    node.github.behave("/acme/lib.git", Behaviour::Pack(pack));
     let refused = node.get("v1.0.0.zip", caller(1)).await;
     assert!(
         matches!(refused, Err(ProxyError::NotFound { .. })),

@@ -3,7 +3,7 @@
 //! Answers are those of `git http-backend`. A repository that not everybody may see wants a token
 //! as the password of `Basic`, and nothing counts against a budget.
 
-use std::sync::Arc;
+use std::{process::Stdio, sync::Arc};
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -159,4 +159,13 @@ pub(super) fn publish(github: &FakeGitHub, full_name: &str, tree: &WorkTree) -> 
         }
     }
     Ok(())
+}
+
+/// A pack of all that `tree` has, for [`Behaviour::Pack`].
+pub fn pack_of(tree: &WorkTree) -> Result<Bytes> {
+    let made = git::command(tree.path(), ["pack-objects", "-q", "--stdout", "--all"])
+        .stdin(Stdio::null())
+        .output()?;
+    ensure!(made.status.success(), "git pack-objects failed: {made:?}");
+    Ok(made.stdout.into())
 }

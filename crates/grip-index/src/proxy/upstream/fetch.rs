@@ -36,8 +36,11 @@ use crate::proxy::{
     zip::ZipPlan,
 };
 
-/// How long a fetch waits for its turn at a busy host.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a fetch waits for its turn at a busy host: go counts a refusal as the end of the build, so
+/// it is held up for as long as a request may take.
+const PATIENCE: Duration = Duration::from_secs(45);
+/// How long it waits at least before it tries again.
+const MIN_WAIT: Duration = Duration::from_millis(50);
 /// Bytes of an answer beside its pack.
 const BESIDE_PACK: u64 = 2 * remote::MAX_ASIDE_BYTES as u64;
 const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
@@ -221,7 +224,11 @@ pub(super) async fn permit(
         if !is_passing || !is_soon || Instant::now() >= deadline {
             return Err(FetchFailure::of_refusal(&refused));
         }
-        let moment = refused.retry_at.min(deadline);
+        // It is an estimate, which may have passed.
+        let moment = refused
+            .retry_at
+            .max(Instant::now() + MIN_WAIT)
+            .min(deadline);
         tokio::select! {
             // The sender is the throttle, which is held here.
             _ = timeout_at(deadline, freed.changed()) => {}

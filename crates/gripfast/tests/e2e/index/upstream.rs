@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
     FakeGitHub, Node, WorkTree,
-    github::{Behaviour, Limits, Repo, Setup},
+    github::{Behaviour, Limits, Repo, Setup, pack_of},
     until_ok,
 };
 use serde_json::Value;
@@ -162,6 +162,56 @@ async fn go_prints_that_the_host_is_at_its_limits_and_succeeds_later() -> Result
     until_ok("go gets the module", async || {
         let got = go.run(&["get", "example.com/acme/open@v1.0.0"]).await;
         Ok(got.ok())
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tag_that_moves_on_github_gives_go_no_other_files() -> Result<()> {
+    let acme = Organisation::start("127.0.0.154", &[]).await?;
+    let (path, log) = ("example.com/acme/open", Log::of(&acme.node).await?);
+    let before = Go::checking(&acme.node, &log.setting())?;
+    before.run(&["get", &format!("{path}@v1.0.0")]).await?;
+
+    let evil = module(path)?;
+    evil.commit("lib.go", "package lib\n\nconst Greeting = \"evil\"\n")?;
+    evil.git(["tag", "-f", "v1.0.0"])?;
+    evil.git(["tag", "v1.1.0"])?;
+    acme.github.publish("acme/open", &evil)?;
+    let place = acme.github.place("/acme/open");
+    let repo = place.trim_start_matches("http://");
+    acme.node.run(&["index", "now", repo]).await?;
+    until_ok("the move is a change", async || {
+        let (lines, _) = lines(&acme.node, "/index/changes").await?;
+        let is_it = |line: &Value| line["Op"] == "moved" && line["Path"] == path;
+        Ok(lines.into_iter().any(|line| is_it(&line)).then_some(()))
+    })
+    .await?;
+    // From now on the host sends another commit than the one it is asked for.
+    let other = pack_of(&module("example.com/acme/other")?)?;
+    acme.github.behave("/acme/open.git", Behaviour::Pack(other));
+    let after = Go::checking(&acme.node, &log.setting())?;
+    after.run(&["get", &format!("{path}@v1.0.0")]).await?;
+    ensure!(after.sums()? == before.sums()?, "the sums have changed");
+    let forged = after.run(&["get", &format!("{path}@v1.1.0")]).await;
+    let said = format!(
+        "{:?}",
+        forged.err().context("another commit must be refused")?
+    );
+    ensure!(said.contains("404"), "{said}");
+
+    // As it is, the new version is served, and its log agrees.
+    acme.github.behave("/acme/open.git", Behaviour::Serve);
+    until_ok("go gets the new version", async || {
+        let got = after.run(&["get", &format!("{path}@v1.1.0")]).await;
+        Ok(got.ok())
+    })
+    .await?;
+    until_ok("the move is reported", async || {
+        let view = acme.node.json("/api/v1/index/sumdb").await?;
+        let moved = view["moved_versions"].as_array().map_or(0, Vec::len);
+        Ok((moved == 1).then_some(()))
     })
     .await?;
     Ok(())
