@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::HeaderValue;
 
 /// Longest credential that is sent.
@@ -24,6 +25,12 @@ impl Bearer {
     /// A proof by NIP-98, in base64.
     pub fn nostr(token: &str) -> Result<Self, InvalidBearer> {
         Self::of("Nostr", token)
+    }
+
+    /// A token as the password of a user, which is how git servers take it.
+    pub fn basic(user: &str, token: &str) -> Result<Self, InvalidBearer> {
+        Self::new(token)?;
+        Self::of("Basic", &STANDARD.encode(format!("{user}:{token}")))
     }
 
     fn of(scheme: &str, token: &str) -> Result<Self, InvalidBearer> {
@@ -58,6 +65,13 @@ mod tests {
         let bearer = Bearer::new("s3cret").unwrap();
         let text = format!("{bearer:?} {:?} {:#?}", bearer.header(), bearer.clone());
         assert!(!text.contains("s3cret"), "{text}");
+        let basic = Bearer::basic("x-access-token", "s3cret").unwrap();
+        assert_eq!(
+            basic.header().as_bytes(),
+            b"Basic eC1hY2Nlc3MtdG9rZW46czNjcmV0"
+        );
+        assert!(!format!("{basic:?} {:?}", basic.header()).contains("czNjcmV0"));
+        assert!(Bearer::basic("x-access-token", "two words").is_err());
     }
 
     #[test]

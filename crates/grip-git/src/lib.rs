@@ -36,7 +36,7 @@ pub use objects::{
 };
 pub use packs::{Collected, DamagedPack, Promoted, RepackError, Repacked};
 pub use process::GitMissing;
-pub use receive::{Caps, Pruned, Quarantine, ReceiveError};
+pub use receive::{Caps, Pruned, Quarantine, ReceiveError, Snapshot};
 pub use refs::{MoveRecord, Ref, RefChange, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
     AdoptError, Archived, Disk, DiskFull, Frozen, Fsck, Garbage, GarbageRemoval, KeptObjects,

@@ -23,10 +23,12 @@ mod fetched;
 mod git_error;
 mod prune;
 mod quarantine;
+mod snapshot;
 
 pub use fetched::hang_up;
 pub use prune::Pruned;
 pub use quarantine::Quarantine;
+pub use snapshot::Snapshot;
 
 /// Faults of old histories that hosting services let pass. Anything about paths stays an error:
 /// names such as `.git` and `..` attack those who check the commit out.
@@ -117,6 +119,16 @@ impl ReceiveError {
     }
 }
 
+/// Where objects may be that a received pack links to and does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RestsOn {
+    /// In the store of its identifier.
+    Store,
+    Nothing,
+    /// Nowhere, but the parents of this commit count as none.
+    NothingBelow(Oid),
+}
+
 /// What one pack may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
@@ -159,7 +171,8 @@ impl Repositories {
     where
         R: AsyncRead + Send + Unpin,
     {
-        self.receive_into(identifier, false, &mut pack, caps).await
+        let rests = RestsOn::Store;
+        self.receive_into(identifier, rests, &mut pack, caps).await
     }
 
     /// As [`Self::receive_within`], for a contributor repository: the pack has to be complete in
@@ -173,13 +186,14 @@ impl Repositories {
     where
         R: AsyncRead + Send + Unpin,
     {
-        self.receive_into(identifier, true, &mut pack, caps).await
+        let rests = RestsOn::Nothing;
+        self.receive_into(identifier, rests, &mut pack, caps).await
     }
 
     fn receive_into<'a>(
         &'a self,
         identifier: &'a Identifier,
-        is_apart: bool,
+        rests: RestsOn,
         pack: &'a mut (dyn AsyncRead + Send + Unpin),
         caps: Caps,
     ) -> BoxFuture<'a, Result<Quarantine, ReceiveError>> {
@@ -189,8 +203,9 @@ impl Repositories {
             let budget = &self.inner.memory;
             let memory = budget.acquire(caps.payer, identifier, MEMORY_TO_TAKE_IN);
             let memory = memory.await?;
-            let dir = self.new_quarantine(identifier, is_apart).await?;
-            let mut running = self.inner.git.start(self.index_pack(&dir), &memory).await?;
+            let dir = self.new_quarantine(identifier, rests).await?;
+            let command = self.index_pack(&dir, rests);
+            let mut running = self.inner.git.start(command, &memory).await?;
             // Bases that came without are added to the pack.
             running.limit_file_size(caps.max_pack_bytes.saturating_mul(2));
             let mut memory = GrowingMemory {
@@ -217,6 +232,7 @@ impl Repositories {
                 return Err(git_error::from_complaint(status, &complaint));
             }
             let hash = said.trim().strip_prefix("pack\t").unwrap_or_default();
+            let is_apart = rests != RestsOn::Store;
             let whole = self.quarantine(identifier, is_apart, None, caps.payer);
             whole.seal(dir, hash).await
         })
@@ -252,13 +268,20 @@ impl Repositories {
     async fn new_quarantine(
         &self,
         identifier: &Identifier,
-        is_apart: bool,
+        rests: RestsOn,
     ) -> Result<QuarantineDir, ReceiveError> {
-        if !is_apart {
+        if rests == RestsOn::Store {
             return self.quarantine_dir(identifier).await;
         }
         let (inner, identifier) = (self.inner.clone(), identifier.clone());
-        blocking(move || inner.packs.quarantine_dir_apart(&identifier)).await
+        blocking(move || {
+            let dir = inner.packs.quarantine_dir_apart(&identifier)?;
+            if let RestsOn::NothingBelow(commit) = rests {
+                dir.write_shallow(&commit)?;
+            }
+            Ok(dir)
+        })
+        .await
     }
 
     pub(crate) async fn quarantine_dir(
@@ -342,7 +365,7 @@ impl Repositories {
         }
     }
 
-    fn index_pack(&self, dir: &QuarantineDir) -> std::process::Command {
+    fn index_pack(&self, dir: &QuarantineDir, rests: RestsOn) -> std::process::Command {
         // We sync ourselves, both files at once; reverse indexes come with a repack.
         let mut command = self.inner.git.command([
             "-c",
@@ -355,6 +378,9 @@ impl Repositories {
             LENIENT,
         ]);
         dir.confine(&mut command, None);
+        if let RestsOn::NothingBelow(_) = rests {
+            command.env("GIT_SHALLOW_FILE", dir.shallow());
+        }
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

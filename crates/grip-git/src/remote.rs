@@ -22,7 +22,9 @@ pub use crate::{receive::hang_up, upload_request::Protocol as Version};
 pub use advertisement::{Advertisement, RemoteRef, digest_of, read_advertisement, read_ls_refs};
 pub use error::RemoteError;
 pub use pack::{MAX_ASIDE_BYTES, MAX_ASIDE_PACKETS, Pack, open_pack};
-pub use request::{MAX_HAVES, MAX_WANTS, fetch_v0, fetch_v2, ls_refs_v2, ls_refs_v2_below};
+pub use request::{
+    MAX_HAVES, MAX_WANTS, fetch_snapshot_v2, fetch_v0, fetch_v2, ls_refs_v2, ls_refs_v2_below,
+};
 
 #[cfg(test)]
 mod tests;

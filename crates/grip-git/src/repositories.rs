@@ -42,6 +42,7 @@ pub use archive::Archived;
 pub use collect::{Garbage, GarbageRemoval};
 pub use free_space::{Disk, DiskFull};
 pub use freeze::{Frozen, KeptObjects};
+pub(crate) use objects::{Failure, list};
 pub use staged::{StageError, StagedTip};
 pub(crate) use suspects::Suspects;
 

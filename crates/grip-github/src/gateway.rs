@@ -48,6 +48,8 @@ pub(crate) struct Inner {
     pub(crate) base: Url,
     domain: Domain,
     bearers: Vec<Bearer>,
+    /// The same tokens as git servers take them.
+    clone_bearers: Vec<Bearer>,
     budgets: Budgets,
     egress: Egress,
     secondary: SecondaryPause,
@@ -73,6 +75,7 @@ impl GitHub {
             base,
             budgets,
             bearers: tokens.iter().map(|token| token.bearer()).collect(),
+            clone_bearers: tokens.iter().filter_map(|it| it.clone_bearer()).collect(),
             egress,
             secondary: SecondaryPause::default(),
             recent: RecentRepositories::default(),
@@ -92,6 +95,12 @@ impl GitHub {
     /// Whether GraphQL can be asked: it answers nobody without a token.
     pub fn has_graphql(&self) -> bool {
         !self.inner.bearers.is_empty()
+    }
+
+    /// The tokens as the host's git server takes them, for repositories that not everybody may
+    /// clone. That server is not the API: nothing of it is paid from a budget.
+    pub fn clone_credentials(&self) -> &[Bearer] {
+        &self.inner.clone_bearers
     }
 
     /// What is left of every budget that was used so far.

@@ -62,6 +62,11 @@ impl Token {
         &self.0
     }
 
+    /// For clone URLs; none for one that is too long to be sent so.
+    pub(crate) fn clone_bearer(&self) -> Option<Bearer> {
+        Bearer::basic("x-access-token", &self.0).ok()
+    }
+
     pub(crate) fn bearer(&self) -> Bearer {
         Bearer::new(&self.0).expect("because it was one when it was made")
     }

@@ -4,6 +4,7 @@ mod escape;
 pub mod go_mod;
 mod module_version;
 mod path;
+mod pattern;
 pub mod pseudo;
 mod shown;
 pub mod sum;
@@ -16,5 +17,6 @@ pub use module_version::{
     Candidates, Found, Module, NotAModule, candidates, implied_go_mod, module_version,
 };
 pub use path::{Flaw, InvalidPath, ModulePath};
+pub use pattern::{InvalidPattern, PathPattern};
 pub use shown::Shown;
 pub use version::{InvalidVersion, Version};

@@ -27,9 +27,10 @@ pub use claims::{Claim, InvalidClaim};
 pub use follow::Follower;
 pub use module_paths::ModulePaths;
 
-pub(crate) use git_read::go_mod_at;
-
-use crate::{GoMod, Listing, Source, SourceError, SourceFuture, TagAt, Tags, TagsQuery, Trust};
+use crate::{
+    GoMod, Listing, Source, SourceError, SourceFuture, TagAt, Tags, TagsQuery, Trust,
+    commit_files::{CommitFiles as _, StoredCommit},
+};
 use names::Names;
 
 /// Repositories in a page of a listing.
@@ -190,8 +191,12 @@ impl Source for Hosted {
         Box::pin(async move {
             let (repo, commit, dir) = (self.known(repo)?, *commit, dir.to_owned());
             self.off_runtime(move |repositories| {
-                let found = go_mod_at(repositories, &repo.identifier, &commit, &dir);
-                found.map_err(|error| git_read::failed(&error))
+                let files = StoredCommit {
+                    repositories,
+                    identifier: &repo.identifier,
+                    commit: &commit,
+                };
+                files.go_mod(&dir).map_err(|error| git_read::failed(&error))
             })
             .await
         })

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod claim_rules;
+mod commit_files;
 mod diff;
 mod feed;
 mod github;

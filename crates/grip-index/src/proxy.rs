@@ -1,5 +1,8 @@
 //! The modules of this node, as the go command asks for them: a GOPROXY.
 //!
+//! Versions that the index lists from repositories of other hosts are fetched when they are asked
+//! for ([`Upstream`]), for readers who may see them.
+//!
 //! Versions come from the index and are looked up in the repository once more before they are
 //! served. Branches and commits have pseudo-versions, made and checked as go does it.
 //!
@@ -23,12 +26,14 @@ mod history;
 mod indexed_versions;
 mod info;
 mod locate;
+mod located;
 mod logged;
 mod module_reader;
 mod permits;
 mod pseudo_version_cache;
 mod recorder;
 mod request;
+mod upstream;
 mod verify;
 mod versions;
 mod zip;
@@ -38,22 +43,31 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use grip_db::Db;
 use grip_go::{ModulePath, Version, go_mod::Notices, implied_go_mod};
+use grip_types::ClientNetwork;
 use tokio::sync::Semaphore;
 
 pub use body::Body;
 pub use error::{Fault, ProxyError};
+pub use grip_go::PathPattern;
 pub use info::Info;
 pub use recorder::Recorder;
 pub use request::{Query, Request};
+pub use upstream::{
+    InvalidSumDb, SumCheck, SumCheckParts, SumDbKey, Upstream, UpstreamHost, UpstreamOptions,
+    UpstreamParts, UpstreamStatus,
+};
 pub use zip::Zip;
 
 use crate::{
-    GoMod, SumDb,
-    hosted::{Hosted, go_mod_at},
+    GoMod, Reader, SumDb,
+    commit_files::{CommitFiles as _, StoredCommit},
+    hosted::Hosted,
 };
+use located::Located;
 use logged::LogCounts;
 use permits::Permits;
 use pseudo_version_cache::PseudoVersionCache;
+use zip::ZipBounds;
 
 /// How much the proxy does.
 #[derive(Clone, Debug)]
@@ -86,6 +100,8 @@ pub struct Proxy {
 struct Inner {
     db: Db,
     hosted: Hosted,
+    /// For modules of other hosts.
+    upstream: Option<Upstream>,
     options: Options,
     /// For what is read in no time.
     reads: Permits,
@@ -101,6 +117,16 @@ struct Inner {
     memory: Arc<Semaphore>,
 }
 
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caller {
+    pub reader: Reader,
+    /// Whose share is used up by what is fetched from other hosts; none for clients that are known.
+    pub network: Option<ClientNetwork>,
+    /// Nothing is fetched for it.
+    pub only_cached: bool,
+}
+
 /// What the go command is sent.
 pub enum Answer {
     /// One version a line.
@@ -112,11 +138,19 @@ pub enum Answer {
 }
 
 impl Proxy {
-    /// Without `sumdb` nothing is logged, and versions move with their tags.
-    pub fn new(db: Db, hosted: Hosted, sumdb: Option<SumDb>, options: Options) -> Self {
+    /// Without `sumdb` nothing is logged, and versions move with their tags; without `upstream`
+    /// modules of this node alone are served.
+    pub fn new(
+        db: Db,
+        hosted: Hosted,
+        sumdb: Option<SumDb>,
+        upstream: Option<Upstream>,
+        options: Options,
+    ) -> Self {
         let inner = Inner {
             db,
             hosted,
+            upstream,
             reads: Permits::new(16, 512),
             walks: Permits::new(2, 64),
             zips: Permits::new(options.zips_at_once, 16 * options.zips_at_once),
@@ -133,19 +167,23 @@ impl Proxy {
     }
 
     /// Answers any request. Cancel safe.
-    pub async fn answer(&self, request: &Request) -> Result<Answer, ProxyError> {
+    pub async fn answer(&self, request: &Request, caller: Caller) -> Result<Answer, ProxyError> {
         Ok(match request {
-            Request::List(path) => Answer::List(self.list(path).await?),
-            Request::Latest(path) => Answer::Info(self.latest(path).await?.to_json()),
-            Request::Info(path, query) => Answer::Info(self.info(path, query).await?.to_json()),
-            Request::GoMod(path, version) => Answer::GoMod(self.go_mod(path, version).await?),
-            Request::Zip(path, version) => Answer::Zip(self.zip(path, version).await?),
+            Request::List(path) => Answer::List(self.list(path, caller).await?),
+            Request::Latest(path) => Answer::Info(self.latest(path, caller).await?.to_json()),
+            Request::Info(path, query) => {
+                Answer::Info(self.info(path, query, caller).await?.to_json())
+            }
+            Request::GoMod(path, version) => {
+                Answer::GoMod(self.go_mod(path, version, caller).await?)
+            }
+            Request::Zip(path, version) => Answer::Zip(self.zip(path, version, caller).await?),
         })
     }
 
     /// All versions of a module that have tags, in their order, one a line.
-    pub async fn list(&self, path: &ModulePath) -> Result<String, ProxyError> {
-        let versions = self.versions(path).await?;
+    pub async fn list(&self, path: &ModulePath, caller: Caller) -> Result<String, ProxyError> {
+        let versions = self.versions(path, caller.reader).await?;
         if versions.is_empty() {
             // A module without a tag has an empty list, and what is no module has none.
             let root = self.root(path).await?;
@@ -157,10 +195,10 @@ impl Proxy {
     }
 
     /// The highest release, else the highest version of any kind, else the default branch.
-    pub async fn latest(&self, path: &ModulePath) -> Result<Info, ProxyError> {
-        let versions = self.versions(path).await?;
-        if let Some(latest) = self.latest_of(path, &versions).await? {
-            return self.info(path, &Query::Version(latest)).await;
+    pub async fn latest(&self, path: &ModulePath, caller: Caller) -> Result<Info, ProxyError> {
+        let versions = self.versions(path, caller.reader).await?;
+        if let Some(latest) = self.latest_of(path, &versions, caller).await? {
+            return self.info(path, &Query::Version(latest), caller).await;
         }
         let root = self.root(path).await?;
         let at = self
@@ -172,25 +210,46 @@ impl Proxy {
     }
 
     /// What a version, branch, tag or commit stands for.
-    pub async fn info(&self, path: &ModulePath, query: &Query) -> Result<Info, ProxyError> {
-        let at = match query {
-            Query::Version(version) => self.locate(path, version).await?,
-            Query::Revision(revision) => self.locate_revision(path, revision).await?,
-        };
-        Ok(self.info_of(at))
+    pub async fn info(
+        &self,
+        path: &ModulePath,
+        query: &Query,
+        caller: Caller,
+    ) -> Result<Info, ProxyError> {
+        match query {
+            Query::Version(version) => {
+                let located = self.locate_for(path, version, caller).await?;
+                self.info_of_located(located)
+            }
+            Query::Revision(revision) => {
+                let at = self.locate_revision(path, revision).await?;
+                Ok(self.info_of(at))
+            }
+        }
     }
 
     /// The `go.mod` of a version; made up where the module has none.
-    pub async fn go_mod(&self, path: &ModulePath, version: &Version) -> Result<Bytes, ProxyError> {
-        let at = self.locate(path, version).await?;
+    pub async fn go_mod(
+        &self,
+        path: &ModulePath,
+        version: &Version,
+        caller: Caller,
+    ) -> Result<Bytes, ProxyError> {
+        let at = match self.locate_for(path, version, caller).await? {
+            Located::Here(at) => at,
+            Located::Fetched(fetched) => return Ok(fetched.module.go_mod.clone()),
+        };
         if !at.module.has_go_mod {
             return Ok(implied_go_mod(path).into());
         }
         let what = format!("{path}@{version}");
         let reading = self.off_runtime(&self.inner.reads, move |hosted| {
-            let identifier = &at.repo.identifier;
-            let dir = &at.module.dir;
-            let found = go_mod_at(hosted.repositories(), identifier, &at.commit, dir);
+            let files = StoredCommit {
+                repositories: hosted.repositories(),
+                identifier: &at.repo.identifier,
+                commit: &at.commit,
+            };
+            let found = files.go_mod(&at.module.dir);
             found.map_err(|error| ProxyError::of_repository(&what, error))
         });
         match reading.await? {
@@ -202,22 +261,48 @@ impl Proxy {
         }
     }
 
-    /// What the author says of a module in the go.mod of its latest version.
-    pub async fn notices(&self, path: &ModulePath) -> Result<Notices, ProxyError> {
-        let versions = self.versions(path).await?;
-        let Some(latest) = self.latest_of(path, &versions).await? else {
+    /// What the author says of a module in the go.mod of its latest version. Nothing is fetched
+    /// for it.
+    pub async fn notices(&self, path: &ModulePath, reader: Reader) -> Result<Notices, ProxyError> {
+        let caller = Caller {
+            reader,
+            only_cached: true,
+            ..Caller::default()
+        };
+        let versions = self.versions(path, reader).await?;
+        let Some(latest) = self.latest_of(path, &versions, caller).await? else {
             return Ok(Notices::default());
         };
-        Ok(Notices::read(&self.go_mod(path, &latest).await?))
+        Ok(Notices::read(&self.go_mod(path, &latest, caller).await?))
     }
 
     /// The zip of a version, to be opened once it is clear that it shall be sent.
-    pub async fn zip(&self, path: &ModulePath, version: &Version) -> Result<Zip, ProxyError> {
-        let at = self.locate(path, version).await?;
+    pub async fn zip(
+        &self,
+        path: &ModulePath,
+        version: &Version,
+        caller: Caller,
+    ) -> Result<Zip, ProxyError> {
+        let at = match self.locate_for(path, version, caller).await? {
+            Located::Here(at) => at,
+            Located::Fetched(fetched) => return Ok(Zip::cached(self.clone(), fetched.module)),
+        };
         if let Some(sumdb) = &self.inner.sumdb {
             self.log(sumdb, &at).await?;
         }
         Ok(Zip::new(self.clone(), at))
+    }
+
+    /// What was fetched from other hosts; none where nothing is.
+    pub fn upstream_status(&self) -> Option<UpstreamStatus> {
+        self.inner.upstream.as_ref().map(Upstream::status)
+    }
+
+    fn zip_bounds(&self) -> ZipBounds<'_> {
+        ZipBounds {
+            max_bytes: self.inner.options.max_zip_bytes,
+            memory: &self.inner.memory,
+        }
     }
 }
 

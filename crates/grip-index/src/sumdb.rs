@@ -15,6 +15,7 @@ mod moves;
 mod open;
 mod record;
 mod request;
+mod restricted;
 mod signed_head;
 mod sql;
 mod tile_files;

@@ -8,6 +8,7 @@
 
 mod behaviour;
 mod events;
+mod git_server;
 mod graphql;
 mod limits;
 mod listing;
@@ -20,22 +21,25 @@ mod tests;
 
 use std::{
     net::SocketAddr,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use anyhow::Result;
 use bytes::Bytes;
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 pub use self::{
     behaviour::Behaviour,
+    git_server::pack_of,
     limits::{Counts, Limits},
     record::Seen,
     repositories::Repo,
 };
 use self::{behaviour::Scripts, limits::LimitState, record::Record, repositories::Repositories};
-use crate::{listener, remote::Gate};
+use crate::{WorkTree, listener, remote::Gate};
 
 /// A running GitHub; it ends when dropped.
 #[derive(Debug)]
@@ -59,6 +63,8 @@ pub struct Setup {
 struct Shared {
     address: SocketAddr,
     base: String,
+    /// Where its git server finds bare repositories.
+    git_root: TempDir,
     repositories: Mutex<Repositories>,
     books: Mutex<LimitState>,
     record: Record,
@@ -108,6 +114,7 @@ impl FakeGitHub {
         let shared = Arc::new(Shared {
             address: listener.local_addr()?,
             base: setup.base,
+            git_root: TempDir::new()?,
             repositories: Mutex::default(),
             books: Mutex::new(LimitState::new(setup.limits, setup.tokens)),
             record: Record::default(),
@@ -206,6 +213,17 @@ impl FakeGitHub {
         let oid = repositories.commit(full_name, None);
         repositories.tag(full_name, tag, &oid);
         oid
+    }
+
+    /// Has the git server of the host serve all branches and tags of `tree`, and the API its tags
+    /// and every `go.mod` in them; what was there before is moved or removed.
+    pub fn publish(&self, full_name: &str, tree: &WorkTree) -> Result<()> {
+        git_server::publish(self, full_name, tree)
+    }
+
+    /// Where the git server has a bare repository.
+    pub fn git_path(&self, full_name: &str) -> PathBuf {
+        self.shared.git_root.path().join(format!("{full_name}.git"))
     }
 
     /// Sets or moves a tag to a commit.

@@ -5,7 +5,7 @@
 //! the last byte of its answer is handed to the socket, so a client that waits for the end of an
 //! answer before it asks again is never counted twice.
 
-mod backend;
+pub(crate) mod backend;
 mod behaviour;
 mod bodies;
 pub mod packs;

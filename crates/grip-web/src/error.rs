@@ -84,8 +84,12 @@ pub(crate) enum WebError {
     Forgotten { up_to_ns: i64 },
     #[error("the go command asked for what is not here: {0}")]
     NoSuchModule(String),
-    #[error("the go command asked for a version whose tag has moved: {0}")]
-    MovedModule(String),
+    #[error("the go command asked for a version that is not what was logged: {0}")]
+    RefusedModule(String),
+    #[error("a module cannot be fetched from its host: {why}")]
+    ModuleElsewhere { why: String, retry_after: Duration },
+    #[error("one address has too much fetched from other hosts")]
+    FetchesSpent { why: String, retry_after: Duration },
     #[error("one address has too many commits logged")]
     TooManyRecords,
     #[error("too many modules are asked for at once")]
@@ -203,7 +207,10 @@ impl WebError {
                          beginning, and then go on with cursor={up_to_ns}.");
             Self::NoSuchModule(why) => NOT_FOUND, why.clone();
             // Not 404: no other proxy of the client's list is asked for it.
-            Self::MovedModule(why) => CONFLICT, why.clone();
+            Self::RefusedModule(why) => CONFLICT, why.clone();
+            // Nor here: what its host has is not for the next proxy to guess.
+            Self::ModuleElsewhere { why, .. } => SERVICE_UNAVAILABLE, why.clone();
+            Self::FetchesSpent { why, .. } => TOO_MANY_REQUESTS, why.clone();
             Self::TooManyRecords => TOO_MANY_REQUESTS,
                 "You asked for too many commits that nobody asked for before. Try again in an hour, or \
                  ask for tagged versions.";
@@ -237,7 +244,9 @@ impl WebError {
             Self::Away { .. } => Some(Duration::from_secs(5)),
             Self::TooSlow => Some(Duration::from_secs(60)),
             Self::TooManyRecords => Some(Duration::from_secs(3600)),
-            Self::ModulesBusy { retry_after } => Some(*retry_after),
+            Self::ModulesBusy { retry_after }
+            | Self::ModuleElsewhere { retry_after, .. }
+            | Self::FetchesSpent { retry_after, .. } => Some(*retry_after),
             Self::Resolving(error) => error.retry_after(),
             Self::Draining | Self::Damaged { .. } => Some(Duration::from_secs(60)),
             _ => None,

@@ -5,7 +5,10 @@
 //! it has is answered without the work.
 
 use futures_util::stream;
-use grip_index::proxy::{Answer, ProxyError, Request as ModuleRequest, Zip};
+use grip_index::{
+    Reader,
+    proxy::{Answer, Caller, ProxyError, Request as ModuleRequest, Zip},
+};
 use http::{Method, StatusCode};
 
 use crate::{
@@ -13,8 +16,9 @@ use crate::{
     error::WebError,
     etag::ETag,
     limits::Class,
+    private,
     request_context::{HttpResult, RequestContext},
-    respond, sumdb,
+    respond, restricted, sumdb,
 };
 
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
@@ -30,14 +34,33 @@ pub(crate) async fn proxy(cx: &RequestContext<'_>) -> HttpResult {
         if let ModuleRequest::Zip(path, version) = &request {
             sumdb::check_budget(cx, proxy, path, version).await?;
         }
-        match proxy.answer(&request).await.map_err(refused)? {
-            Answer::List(list) => Ok(small(cx, TEXT, list.into())),
-            Answer::Info(json) => Ok(small(cx, "application/json", json)),
-            Answer::GoMod(text) => Ok(small(cx, TEXT, text)),
-            Answer::Zip(file) => zip(cx, file).await,
+        let caller = caller(cx);
+        let answer = proxy.answer(&request, caller).await.map_err(refused)?;
+        let mut response = match answer {
+            Answer::List(list) => small(cx, TEXT, list.into()),
+            Answer::Info(json) => small(cx, "application/json", json),
+            Answer::GoMod(text) => small(cx, TEXT, text),
+            Answer::Zip(file) => zip(cx, file).await?,
+        };
+        if caller.reader == Reader::All {
+            private::keep_out_of_caches(response.headers_mut());
         }
+        Ok(response)
     };
     cx.limited(class, cx.settings.timeouts.module, work).await
+}
+
+/// Who asks, and whose share is used up by what is fetched from other hosts. Readers of restricted
+/// repositories are known, and so is a tool on this machine.
+pub(crate) fn caller(cx: &RequestContext<'_>) -> Caller {
+    let reader = restricted::reader(cx);
+    let is_known = reader == Reader::All || cx.client.exempt;
+    let network = cx.settings.limits.networks.network(cx.client.ip);
+    Caller {
+        reader,
+        network: (!is_known).then_some(network),
+        ..Caller::default()
+    }
 }
 
 pub(crate) fn small(
@@ -71,8 +94,18 @@ async fn zip(cx: &RequestContext<'_>, zip: Zip) -> HttpResult {
 pub(crate) fn refused(error: ProxyError) -> WebError {
     match error {
         ProxyError::NotFound { .. } => WebError::NoSuchModule(error.to_string()),
-        ProxyError::Moved { .. } => WebError::MovedModule(error.to_string()),
+        ProxyError::Moved { .. } | ProxyError::Untrusted { .. } => {
+            WebError::RefusedModule(error.to_string())
+        }
         ProxyError::Busy { retry_after } => WebError::ModulesBusy { retry_after },
+        ProxyError::Elsewhere { retry_after, .. } => WebError::ModuleElsewhere {
+            why: error.to_string(),
+            retry_after,
+        },
+        ProxyError::BudgetSpent { retry_after } => WebError::FetchesSpent {
+            why: error.to_string(),
+            retry_after,
+        },
         error => WebError::internal("a module cannot be served", error),
     }
 }

@@ -14,7 +14,7 @@ use grip_types::{Service, percent_decode};
 use crate::{
     app::App,
     error::WebError,
-    go::{TEXT, refused, small},
+    go::{TEXT, caller, refused, small},
     limits::Class,
     request_context::{HttpResult, RequestContext},
 };
@@ -63,7 +63,10 @@ async fn lookup(
             let proxy = cx.app.proxy()?;
             let _permit = cx.permit(Class::Zip)?;
             check_budget(cx, proxy, path, version).await?;
-            proxy.record(path, version).await.map_err(refused)?
+            proxy
+                .record(path, version, caller(cx))
+                .await
+                .map_err(refused)?
         }
     };
     // Read after the record, so that it is in what the head is signed for.

@@ -143,6 +143,15 @@ impl QuarantineDir {
             .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates);
     }
 
+    /// Notes a commit whose parents count as none, for git to be told by [`Self::shallow`].
+    pub(crate) fn write_shallow(&self, commit: &Oid) -> io::Result<()> {
+        fs::write(self.shallow(), format!("{commit}\n"))
+    }
+
+    pub(crate) fn shallow(&self) -> PathBuf {
+        self.path.join("shallow")
+    }
+
     /// What `git pack-objects` is told to begin the names of its files with.
     pub(crate) fn pack_prefix(&self) -> PathBuf {
         pack_dir(&self.path).join("pack")

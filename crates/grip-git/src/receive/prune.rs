@@ -16,7 +16,7 @@ use crate::{
     repositories::{RepoError, Repositories},
 };
 
-use super::{ReceiveError, blocking, git_error, quarantine::Quarantine};
+use super::{ReceiveError, RestsOn, blocking, git_error, quarantine::Quarantine};
 
 /// Tips that the walk is told to stop at; without the others it is longer, but right.
 const MAX_TIPS: usize = 1000;
@@ -209,7 +209,12 @@ impl Quarantine {
     /// Packs the marked objects into a quarantine of their own; deltas are taken over as they are.
     async fn repack(&self, pack: &QuarantinedPack, marked: &Marked) -> Result<Self, ReceiveError> {
         let repositories = &self.repositories;
-        let dir = repositories.new_quarantine(&self.identifier, self.is_apart);
+        let rests = if self.is_apart {
+            RestsOn::Nothing
+        } else {
+            RestsOn::Store
+        };
+        let dir = repositories.new_quarantine(&self.identifier, rests);
         let dir = dir.await?;
         let mut command = repositories.inner.git.command([
             "-c",

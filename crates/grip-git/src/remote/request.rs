@@ -59,6 +59,18 @@ pub fn fetch_v2(wants: &[Oid], haves: &[Oid]) -> Bytes {
     out.freeze()
 }
 
+/// The body of a version 2 `fetch` of one commit with all its files and without its history.
+pub fn fetch_snapshot_v2(commit: &Oid) -> Bytes {
+    let mut out = command("fetch", commit.format());
+    for argument in ["no-progress", "ofs-delta", "deepen 1"] {
+        line(&mut out, &[argument]);
+    }
+    line(&mut out, &["want ", &commit.to_hex()]);
+    line(&mut out, &["done"]);
+    out.put_slice(pktline::FLUSH);
+    out.freeze()
+}
+
 /// The body of a version 2 `ls-refs`: every ref, tags with what they point at.
 pub fn ls_refs_v2() -> Bytes {
     let mut out = command("ls-refs", ObjectFormat::Sha1);

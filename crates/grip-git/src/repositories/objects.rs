@@ -149,13 +149,7 @@ impl Repositories {
         dir: &str,
         bounds: TreeBounds,
     ) -> Result<Vec<TreeEntry>, TreeError> {
-        let found = self.read(identifier, |reader| {
-            match reader.list(&reader.tree_of(commit)?, dir, bounds) {
-                Ok(files) => Ok(Ok(files)),
-                Err(Cut::Bound(crossed)) => Ok(Err(crossed)),
-                Err(Cut::Read(error)) => Err(error),
-            }
-        });
+        let found = self.read(identifier, |reader| list(reader, commit, dir, bounds));
         found.map_err(|failure| failure.of(commit).into_error(identifier))?
     }
 
@@ -231,8 +225,22 @@ impl Repositories {
     }
 }
 
+/// Lists a directory of a commit; a bound that was crossed is no failure to read.
+pub(crate) fn list(
+    reader: &Reader,
+    commit: &Oid,
+    dir: &str,
+    bounds: TreeBounds,
+) -> Result<Result<Vec<TreeEntry>, TreeError>, ReadError> {
+    match reader.list(&reader.tree_of(commit)?, dir, bounds) {
+        Ok(files) => Ok(Ok(files)),
+        Err(Cut::Bound(crossed)) => Ok(Err(crossed)),
+        Err(Cut::Read(error)) => Err(error),
+    }
+}
+
 /// Why nothing was read.
-enum Failure {
+pub(crate) enum Failure {
     Store(io::Error),
     Object(ReadError),
 }
@@ -246,7 +254,7 @@ impl Failure {
         }
     }
 
-    fn into_error(self, identifier: &Identifier) -> RepoError {
+    pub(crate) fn into_error(self, identifier: &Identifier) -> RepoError {
         let unusable = |oid, reason| RepoError::Unusable {
             identifier: identifier.clone(),
             oid,

@@ -1,11 +1,10 @@
-//! Tags and `go.mod` files, read from the object store. All of it blocks.
+//! Tags, read from the object store. All of it blocks.
 
-use grip_git::{FileAt, ObjectKind, Ref, RepoError, Repositories, TreeBounds, TreeError};
-use grip_go::go_mod;
-use grip_types::{ErrorChain, Identifier, Oid, RepoAddr};
+use grip_git::{ObjectKind, Ref, RepoError, Repositories};
+use grip_types::{ErrorChain, Oid, RepoAddr};
 
 use super::digest;
-use crate::{GoMod, SourceError, TagAt, TagPage, Tags};
+use crate::{SourceError, TagAt, TagPage, Tags};
 
 /// Tags whose objects are looked up at a time.
 const BATCH: usize = 10_000;
@@ -61,48 +60,6 @@ pub(super) fn created(
     // Withdrawn meanwhile, perhaps: the next look at the tags knows.
     let gone = || SourceError::Transient(format!("the tag's object {object} is not here"));
     Ok(found.ok_or_else(gone)?.created_at_ms)
-}
-
-/// The `go.mod` in a directory of a commit.
-///
-/// Go reads a symbolic link as a file with the target as text, which is never a module line; a
-/// directory of that name is nothing to it.
-pub(crate) fn go_mod_at(
-    repositories: &Repositories,
-    identifier: &Identifier,
-    commit: &Oid,
-    dir: &str,
-) -> Result<GoMod, RepoError> {
-    let path = match dir {
-        "" => "go.mod".to_owned(),
-        dir => format!("{dir}/go.mod"),
-    };
-    let max_bytes = go_mod::MAX_BYTES as u64;
-    Ok(
-        match repositories.file(identifier, commit, &path, max_bytes)? {
-            FileAt::Bytes(bytes) => GoMod::Text(bytes.into()),
-            FileAt::TooLarge(_) => GoMod::TooLarge,
-            FileAt::Missing => GoMod::Absent,
-            FileAt::NotAFile if is_directory(repositories, identifier, commit, &path) => {
-                GoMod::Absent
-            }
-            FileAt::NotAFile => GoMod::Text(bytes::Bytes::new()),
-        },
-    )
-}
-
-fn is_directory(
-    repositories: &Repositories,
-    identifier: &Identifier,
-    commit: &Oid,
-    path: &str,
-) -> bool {
-    let bounds = TreeBounds {
-        entries: 1,
-        ..TreeBounds::default()
-    };
-    let listed = repositories.tree(identifier, commit, path, bounds);
-    !matches!(listed, Err(TreeError::NoDirectory(_) | TreeError::Repo(_)))
 }
 
 /// What a failure means for the job.

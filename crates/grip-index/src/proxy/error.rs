@@ -18,6 +18,21 @@ pub enum ProxyError {
     /// next proxy to answer.
     #[error("refused: {what}: {reason}")]
     Moved { what: String, reason: String },
+    /// It is not what was logged for it, here or elsewhere. Not for the next proxy to answer.
+    #[error("refused: {what}: {reason}")]
+    Untrusted { what: String, reason: String },
+    /// The host that has it does not answer now.
+    #[error("{what} cannot be fetched now: {reason}; try again in {} s", .retry_after.as_secs())]
+    Elsewhere {
+        what: String,
+        reason: String,
+        retry_after: Duration,
+    },
+    #[error(
+        "your network has had as much fetched from other hosts as one may in an hour; try again in {} s",
+        .retry_after.as_secs()
+    )]
+    BudgetSpent { retry_after: Duration },
     #[error("too many modules are asked for at once; try again in {} s", .retry_after.as_secs())]
     Busy { retry_after: Duration },
     /// A fault on our side; the text for the log is the source's.
@@ -50,9 +65,9 @@ impl ProxyError {
     /// Whether it says nothing of the module that was asked for: the load, or the database.
     pub(super) fn is_passing(&self) -> bool {
         match self {
-            Self::Busy { .. } => true,
+            Self::Busy { .. } | Self::Elsewhere { .. } | Self::BudgetSpent { .. } => true,
             Self::Unavailable { source } => matches!(source, Fault::Index(_) | Fault::Log(_)),
-            Self::NotFound { .. } | Self::Moved { .. } => false,
+            Self::NotFound { .. } | Self::Moved { .. } | Self::Untrusted { .. } => false,
         }
     }
 

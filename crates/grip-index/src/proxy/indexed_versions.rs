@@ -7,13 +7,17 @@ use grip_db::{Db, DbError, Statement};
 use grip_go::{ModulePath, Version};
 use grip_types::Oid;
 
+use crate::Audience;
+
 /// Live versions of the module $1 and the tags that claim them, at the same commit.
 macro_rules! claims {
     ($rest:literal) => {
         concat!(
-            "SELECT v.version, t.org_repo_name, t.tag_name, t.commit_oid FROM index_versions v \
+            "SELECT v.version, t.org_repo_name, t.tag_name, t.commit_oid, r.audience \
+             FROM index_versions v \
              JOIN repo_tags t ON t.path = v.path AND t.version = v.version \
-             AND t.commit_oid = v.commit_oid WHERE v.path = $1 AND ",
+             AND t.commit_oid = v.commit_oid \
+             JOIN repos r ON r.org_repo_name = t.org_repo_name WHERE v.path = $1 AND ",
             $rest
         )
     };
@@ -35,7 +39,7 @@ const MAX_CLAIMS: i64 = 100;
 /// Rows read at a time.
 const PAGE: i64 = 2_000;
 
-type Row = (String, String, String, String);
+type Row = (String, String, String, String, i64);
 
 /// A live version, and a tag that claims it.
 #[derive(Clone, Debug)]
@@ -45,14 +49,17 @@ pub(super) struct IndexedVersion {
     pub(super) repo: String,
     pub(super) tag: String,
     pub(super) commit: Oid,
+    /// Who may see the repository.
+    pub(super) audience: Audience,
 }
 
 impl IndexedVersion {
     /// None for a row that the index cannot have written.
-    fn read((version, repo, tag, commit): Row) -> Option<Self> {
+    fn read((version, repo, tag, commit, audience): Row) -> Option<Self> {
         Some(Self {
             version: Version::parse(&version).ok()?,
             commit: commit.parse().ok()?,
+            audience: audience.into(),
             repo,
             tag,
         })

@@ -6,7 +6,7 @@ use grip_types::{Oid, RefName};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::module_reader::ModuleCommit;
+use super::{module_reader::ModuleCommit, upstream::ModuleFacts};
 use crate::hosted::ModulePaths;
 
 /// A version, when its commit was made, and where it comes from.
@@ -34,6 +34,24 @@ impl Info {
             commit: at.commit,
             reference: at.reference,
         }
+    }
+
+    /// The same of a module of another host; none for facts that were never written so.
+    pub(super) fn of_fetched(
+        facts: &ModuleFacts,
+        clone_url: String,
+        has_moved: bool,
+    ) -> Option<Self> {
+        let reference = RefName::parse(&format!("refs/tags/{}", facts.tag)).ok();
+        Some(Self {
+            version: Version::parse(&facts.version).ok()?,
+            committed_at_ms: facts.committed_at_ms,
+            clone_url,
+            dir: facts.dir.clone(),
+            commit: facts.commit.parse().ok()?,
+            // Named only if it leads to what is served.
+            reference: reference.filter(|_| !has_moved),
+        })
     }
 
     /// The answer as go reads it.

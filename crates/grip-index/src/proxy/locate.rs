@@ -27,6 +27,16 @@ impl Proxy {
             return reading.await;
         }
         let claims = indexed_versions::version(&self.inner.db, path, version).await?;
+        self.locate_among(path, version, claims).await
+    }
+
+    /// The module at a version, from the tags that claim it.
+    pub(super) async fn locate_among(
+        &self,
+        path: &ModulePath,
+        version: &Version,
+        claims: Vec<IndexedVersion>,
+    ) -> Result<ModuleCommit, ProxyError> {
         if let Some(sumdb) = &self.inner.sumdb
             && !claims.is_empty()
             && let Some(record) = sumdb.find(path, version).await?

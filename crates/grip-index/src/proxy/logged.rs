@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use grip_go::{ModulePath, Version};
 
 use super::{
-    Proxy, ProxyError, indexed_versions::IndexedVersion, module_reader::ModuleCommit,
-    permits::Permits, zip,
+    Caller, Proxy, ProxyError, indexed_versions::IndexedVersion, located::Located,
+    module_reader::ModuleCommit, permits::Permits, zip,
 };
 use crate::{Record, SumDb, Sums, sumdb::NewRecord};
 
 /// Requests for versions whose tags have moved.
 #[derive(Default)]
 pub(super) struct LogCounts {
-    served_as_logged: AtomicU64,
-    refused: AtomicU64,
+    pub(super) served_as_logged: AtomicU64,
+    pub(super) refused: AtomicU64,
 }
 
 impl Proxy {
@@ -30,15 +30,27 @@ impl Proxy {
     }
 
     /// The record of a version, which is logged if it is not yet. Only what is here is looked at.
-    pub async fn record(&self, path: &ModulePath, version: &Version) -> Result<Record, ProxyError> {
+    pub async fn record(
+        &self,
+        path: &ModulePath,
+        version: &Version,
+        caller: Caller,
+    ) -> Result<Record, ProxyError> {
         let Some(sumdb) = self.sumdb() else {
             return Err(ProxyError::not_found(path, "this node logs no checksums"));
         };
         if let Some(record) = sumdb.find(path, version).await? {
             return Ok(record);
         }
-        let at = self.locate(path, version).await?;
-        self.log(sumdb, &at).await
+        match self.locate_for(path, version, caller).await? {
+            Located::Here(at) => self.log(sumdb, &at).await,
+            Located::Fetched(_) => {
+                let record = sumdb.find(path, version).await?;
+                let what = format!("{path}@{version}");
+                // Also the reader of a restricted repository is told so: the log is public.
+                record.ok_or_else(|| ProxyError::not_found(what, "it is not logged"))
+            }
+        }
     }
 
     /// Logs a version, unless it is.
@@ -50,7 +62,7 @@ impl Proxy {
         if let Some(record) = sumdb.find(path, version).await? {
             return Ok(record);
         }
-        self.check_room(sumdb, at).await?;
+        self.check_room_for(sumdb, at).await?;
         let (proxy, sumdb, at) = (self.clone(), sumdb.clone(), at.clone());
         let logging = async move {
             let sums = proxy.sums(&proxy.inner.zips, &at).await?;
@@ -61,17 +73,28 @@ impl Proxy {
         logging.await.map_err(|_| ProxyError::cut_short())?
     }
 
-    /// Refuses a version of a repository that has as many records as one may have.
-    pub(super) async fn check_room(
+    pub(super) async fn check_room_for(
         &self,
         sumdb: &SumDb,
         at: &ModuleCommit,
     ) -> Result<(), ProxyError> {
-        let repo = self.inner.hosted.name_of(&at.repo);
-        if sumdb.has_room(&repo, &at.module.version).await? {
+        let (repo, module) = (self.inner.hosted.name_of(&at.repo), &at.module);
+        self.check_room(sumdb, &repo, module.path.as_str(), &module.version)
+            .await
+    }
+
+    /// Refuses a version of a repository that has as many records as one may have.
+    pub(super) async fn check_room(
+        &self,
+        sumdb: &SumDb,
+        repo: &str,
+        path: &str,
+        version: &Version,
+    ) -> Result<(), ProxyError> {
+        if sumdb.has_room(repo, version).await? {
             return Ok(());
         }
-        let what = format!("{}@{}", at.module.path, at.module.version);
+        let what = format!("{path}@{version}");
         let reason = "its repository has more versions than this node logs checksums of";
         Err(ProxyError::not_found(what, reason))
     }
@@ -160,6 +183,7 @@ impl Proxy {
                 repo: claim.repo.clone(),
                 tag: claim.tag.clone(),
                 commit,
+                audience: claim.audience,
             };
             let Some(root) = self.root_of(path, &logged) else {
                 continue;

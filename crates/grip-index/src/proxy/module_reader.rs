@@ -18,7 +18,10 @@ use grip_types::{Oid, RefName, RepoAddr};
 use super::{
     ProxyError, indexed_versions::IndexedVersion, pseudo_version_cache::PseudoVersionCache,
 };
-use crate::{GoMod, hosted::go_mod_at};
+use crate::{
+    GoMod,
+    commit_files::{CommitFiles, StoredCommit},
+};
 
 /// The root of a module: a repository, and the directory that its tags name.
 #[derive(Clone, Debug)]
@@ -137,31 +140,24 @@ impl ModuleReader<'_> {
         commit: &CommitFacts,
         tag: &VersionTag,
     ) -> Result<Module, ProxyError> {
-        let places = candidates(tag);
-        let own = self.go_mod(what, &commit.oid, &places.own)?;
-        let major = match &places.major {
-            Some(dir) => self.go_mod(what, &commit.oid, dir)?,
-            None => GoMod::Absent,
-        };
-        let module = module_version(tag, &self.root.location, found(&own), found(&major));
-        module.map_err(|reason: NotAModule| ProxyError::not_found(what, reason))
+        module_of(&self.files(&commit.oid), what, tag, &self.root.location)
     }
 
     fn check(&self, what: &str, module: &Module, version: &Version) -> Result<(), ProxyError> {
-        if &module.path != self.path {
-            let reason = format!("the module there is {}", module.path);
-            return Err(ProxyError::not_found(what, reason));
-        }
-        if &module.version != version {
-            let reason = format!("the version there is {}", module.version);
-            return Err(ProxyError::not_found(what, reason));
-        }
-        Ok(())
+        check(what, module, self.path, version)
     }
 
     fn go_mod(&self, what: &str, commit: &Oid, dir: &str) -> Result<GoMod, ProxyError> {
-        let found = go_mod_at(self.repositories, &self.root.repo.identifier, commit, dir);
+        let found = self.files(commit).go_mod(dir);
         found.map_err(|error| ProxyError::of_repository(what, error))
+    }
+
+    fn files<'a>(&'a self, commit: &'a Oid) -> StoredCommit<'a> {
+        StoredCommit {
+            repositories: self.repositories,
+            identifier: &self.root.repo.identifier,
+            commit,
+        }
     }
 
     fn commit(&self, what: &str, oid: &Oid) -> Result<CommitFacts, ProxyError> {
@@ -194,6 +190,45 @@ impl ModuleReader<'_> {
     fn at(&self, revision: impl Display) -> String {
         format!("{}@{revision}", self.path)
     }
+}
+
+/// The module that a tag releases at a commit with these files, in a repository at this place.
+pub(super) fn module_of(
+    files: &dyn CommitFiles,
+    what: &str,
+    tag: &VersionTag,
+    location: &ModulePath,
+) -> Result<Module, ProxyError> {
+    let go_mod = |dir: &str| {
+        let found = files.go_mod(dir);
+        found.map_err(|error| ProxyError::of_repository(what, error))
+    };
+    let places = candidates(tag);
+    let own = go_mod(&places.own)?;
+    let major = match &places.major {
+        Some(dir) => go_mod(dir)?,
+        None => GoMod::Absent,
+    };
+    let module = module_version(tag, location, found(&own), found(&major));
+    module.map_err(|reason: NotAModule| ProxyError::not_found(what, reason))
+}
+
+/// Refuses a module that is another than the one asked for.
+pub(super) fn check(
+    what: &str,
+    module: &Module,
+    path: &ModulePath,
+    version: &Version,
+) -> Result<(), ProxyError> {
+    if &module.path != path {
+        let reason = format!("the module there is {}", module.path);
+        return Err(ProxyError::not_found(what, reason));
+    }
+    if &module.version != version {
+        let reason = format!("the version there is {}", module.version);
+        return Err(ProxyError::not_found(what, reason));
+    }
+    Ok(())
 }
 
 fn found(go_mod: &GoMod) -> Found<'_> {

@@ -106,7 +106,7 @@ impl Recorder {
         }
         let found = async {
             let at = self.proxy.locate(&path, &version).await?;
-            self.proxy.check_room(&self.sumdb, &at).await?;
+            self.proxy.check_room_for(&self.sumdb, &at).await?;
             let sums = self.proxy.sums(&self.proxy.inner.recording, &at).await?;
             Ok(Found::Version(Box::new(at), sums))
         };
@@ -137,8 +137,9 @@ impl Recorder {
         let (Ok(path), Ok(version)) = (path, Version::parse(&moved.version)) else {
             return Ok(());
         };
+        let is_here = self.proxy.inner.hosted.repository(&moved.repo).is_some();
         // Those of other nodes are theirs to compare.
-        if self.proxy.inner.hosted.repository(&moved.repo).is_none() {
+        if !is_here && !self.proxy.fetches(&moved.repo) {
             return Ok(());
         }
         let claims = indexed_versions::version(&self.proxy.inner.db, &path, &version).await?;
@@ -149,13 +150,21 @@ impl Recorder {
             return Ok(());
         };
         let sums = async {
+            if !is_here {
+                return self.proxy.sums_elsewhere(&path, &version, claim).await;
+            }
             let located = self.proxy.locate_indexed(&path, claim).await;
             let at = located.unwrap_or_else(|| {
                 Err(ProxyError::not_found(&path, "its repository is not served"))
             })?;
             self.proxy.sums(&self.proxy.inner.recording, &at).await
         };
-        if let Some(sums) = skipped(sums.await, &path, &version)?
+        let sums = sums.await;
+        if !is_here && !matches!(sums, Ok(_) | Err(ProxyError::NotFound { .. })) {
+            // A host that does not answer holds up nobody; the next pass asks it again.
+            return Ok(());
+        }
+        if let Some(sums) = skipped(sums, &path, &version)?
             && record.has(&sums)
         {
             self.sumdb.relocate(&record, moved).await?;

@@ -4,7 +4,7 @@ use grip_go::{ModulePath, Version};
 use grip_types::ErrorChain;
 
 use super::{Proxy, ProxyError, indexed_versions::IndexedVersion, module_reader::ModuleCommit};
-use crate::{Finding, Record, Sums, Verified};
+use crate::{Audience, Finding, Record, Sums, Verified};
 
 impl Proxy {
     /// Verifies one page of the log: its tiles, and the sums of every record whose files are here.
@@ -54,6 +54,7 @@ impl Proxy {
             repo: record.repo.clone(),
             tag,
             commit: commit.map_err(|_| gone("no commit"))?,
+            audience: Audience::Anybody,
         };
         let root = self.root_of(&path, &recorded);
         let root = root.ok_or_else(|| gone("its repository is not served here"))?;

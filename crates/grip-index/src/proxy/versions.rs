@@ -7,20 +7,31 @@ use grip_go::{ModulePath, Version};
 use grip_types::RefName;
 
 use super::{
-    Proxy, ProxyError,
+    Caller, Proxy, ProxyError,
     indexed_versions::{IndexedVersion, Pages},
 };
-use crate::hosted::Hosted;
+use crate::{Reader, hosted::Hosted};
 
 /// Versions of one module that are listed; those beyond are left out.
 const MAX_VERSIONS: usize = 200_000;
 
 impl Proxy {
-    /// The versions of a module that are here, in their order.
-    pub(super) async fn versions(&self, path: &ModulePath) -> Result<Vec<Version>, ProxyError> {
+    /// The versions of a module that are here or can be fetched, in their order.
+    pub(super) async fn versions(
+        &self,
+        path: &ModulePath,
+        reader: Reader,
+    ) -> Result<Vec<Version>, ProxyError> {
         let mut versions = Vec::new();
         let mut pages = Pages::of(&self.inner.db, path);
         while let Some(page) = pages.next().await? {
+            let is_elsewhere = |claim: &IndexedVersion| {
+                let upstream = self.inner.upstream.as_ref();
+                let is_covered = upstream.is_some_and(|upstream| upstream.covers(&claim.repo));
+                is_covered && reader.sees(claim.audience)
+            };
+            let (elsewhere, page): (Vec<_>, Vec<_>) = page.into_iter().partition(is_elsewhere);
+            versions.extend(elsewhere.into_iter().map(|claim| claim.version));
             let reading = self.off_runtime(&self.inner.reads, move |hosted| Ok(here(hosted, page)));
             versions.extend(reading.await?);
             if versions.len() > MAX_VERSIONS {
@@ -38,6 +49,7 @@ impl Proxy {
         &self,
         path: &ModulePath,
         versions: &[Version],
+        caller: Caller,
     ) -> Result<Option<Version>, ProxyError> {
         let highest = |wanted: &dyn Fn(&Version) -> bool| {
             let mut all = versions.iter().rev();
@@ -50,8 +62,12 @@ impl Proxy {
         else {
             return Ok(any);
         };
-        let has_go_mod = self.locate(path, &compatible).await?.module.has_go_mod;
-        Ok(if has_go_mod { Some(compatible) } else { any })
+        let located = self.locate_for(path, &compatible, caller).await?;
+        Ok(if located.has_go_mod() {
+            Some(compatible)
+        } else {
+            any
+        })
     }
 }
 

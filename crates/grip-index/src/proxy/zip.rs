@@ -1,16 +1,14 @@
-//! Module zips, written while they are sent.
+//! Module zips: written while they are sent, or read from the cache of fetched modules.
 //!
 //! Invariant: in memory are a listing of bounded size, one file per zip, and a few chunks. Files
 //! of more than a MiB take their share of [`MEMORY_MIB`], which all zips have together.
 
 mod contents;
+mod plan;
 
-use std::io;
+use std::{io, sync::Arc};
 
-use grip_go::{
-    implied_go_mod, sum,
-    zip::{Entry, Kind, Selection, WriteError},
-};
+use grip_go::zip::WriteError;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
@@ -18,9 +16,10 @@ use super::{
     Body, Proxy, ProxyError,
     body::{self, Writer},
     module_reader::ModuleCommit,
+    upstream::FetchedModule,
 };
-use crate::Sums;
-use contents::Contents;
+use crate::{Sums, commit_files::StoredCommit};
+pub(super) use plan::{ZipBounds, ZipPlan};
 
 /// MiB of files in memory at once, over all zips.
 pub(super) const MEMORY_MIB: usize = 256;
@@ -30,19 +29,34 @@ const MAX_FILE_BYTES: u64 = 128 << 20;
 /// The zip of one version. Nothing is read before it is opened.
 pub struct Zip {
     proxy: Proxy,
-    at: ModuleCommit,
+    from: ZipSource,
+}
+
+enum ZipSource {
+    Commit(ModuleCommit),
+    Cache(Arc<FetchedModule>),
 }
 
 impl Zip {
     pub(super) fn new(proxy: Proxy, at: ModuleCommit) -> Self {
-        Self { proxy, at }
+        let from = ZipSource::Commit(at);
+        Self { proxy, from }
+    }
+
+    pub(super) fn cached(proxy: Proxy, module: Arc<FetchedModule>) -> Self {
+        let from = ZipSource::Cache(module);
+        Self { proxy, from }
     }
 
     /// Distinguishes this zip from all others, without the quotes that HTTP puts around it: equal texts,
     /// equal bytes.
     pub fn etag(&self) -> String {
-        let module = &self.at.module;
-        let commit = self.at.commit.to_hex();
+        let at = match &self.from {
+            ZipSource::Commit(at) => at,
+            ZipSource::Cache(module) => return module.etag(),
+        };
+        let module = &at.module;
+        let commit = at.commit.to_hex();
         let parts = [
             module.path.as_str(),
             module.version.as_str(),
@@ -58,20 +72,34 @@ impl Zip {
             .collect()
     }
 
-    /// Begins to make it; waits until it is sure that it can be made.
+    /// Begins to make or read it; waits until it is sure that there is one.
     ///
     /// Cancel safe. What goes wrong later is an error of the stream.
     pub async fn open(self) -> Result<Body, ProxyError> {
         let inner = &self.proxy.inner;
         let permit = inner.zips.acquire().await?;
-        let (writer, body) = body::channel(inner.options.stall);
+        let (mut writer, body) = body::channel(inner.options.stall);
         let (ready, is_ready) = oneshot::channel();
         let proxy = self.proxy.clone();
         let group = inner.hosted.group();
         // Not awaited: the stream says how it ended.
         drop(group.spawn_blocking("go-proxy-zip", move || {
             let _permit = permit;
-            make(&proxy, &self.at, writer, ready);
+            match &self.from {
+                ZipSource::Commit(at) => make(&proxy, at, writer, ready),
+                ZipSource::Cache(module) => {
+                    // If nobody waits for it any more, the first write ends.
+                    let _ = ready.send(Ok(()));
+                    let copied = module.copy_zip_to(&mut writer);
+                    if let Err(error) = &copied
+                        && error.kind() == io::ErrorKind::InvalidData
+                        && let Some(upstream) = &proxy.inner.upstream
+                    {
+                        upstream.forget(module);
+                    }
+                    writer.end(copied);
+                }
+            }
         }));
         is_ready.await.map_err(|_| ProxyError::cut_short())??;
         Ok(body)
@@ -85,12 +113,10 @@ fn make(
     mut writer: Writer,
     ready: oneshot::Sender<Result<(), ProxyError>>,
 ) {
-    let planned = Contents::list(proxy, at).and_then(|contents| {
-        let selection = select(proxy, at, &contents)?;
-        Ok((contents, selection))
-    });
-    let (contents, selection) = match planned {
-        Ok(planned) => planned,
+    let files = stored(proxy, at);
+    let planned = ZipPlan::make(&files, &at.module, proxy.zip_bounds());
+    let plan = match planned {
+        Ok(plan) => plan,
         Err(error) => {
             // If nobody waits for it any more, nobody needs to know.
             let _ = ready.send(Err(error));
@@ -100,7 +126,7 @@ fn make(
     if ready.send(Ok(())).is_err() {
         return;
     }
-    let written = selection.write_to(&mut writer, |file| contents.open(file.entry));
+    let written = plan.write_to(&mut writer);
     if let Err(error) = &written {
         log(at, &writer, error);
     }
@@ -109,20 +135,16 @@ fn make(
 
 /// The sums of a version, as go.sum has them. Blocks.
 pub(super) fn sums(proxy: &Proxy, at: &ModuleCommit) -> Result<Sums, ProxyError> {
-    let contents = Contents::list(proxy, at)?;
-    let selection = select(proxy, at, &contents)?;
-    let zip = selection.sum(|file| contents.open(file.entry));
-    let zip = zip.map_err(|error| {
-        let (module, version) = (&at.module.path, &at.module.version);
-        tracing::warn!(%module, %version, %error, "failed to sum a module");
-        ProxyError::cut_short()
-    })?;
-    let go_mod = if at.module.has_go_mod {
-        sum::of_go_mod(&contents.go_mod)
-    } else {
-        sum::of_go_mod(implied_go_mod(&at.module.path).as_bytes())
-    };
-    Ok(Sums { zip, go_mod })
+    let files = stored(proxy, at);
+    ZipPlan::make(&files, &at.module, proxy.zip_bounds())?.sums()
+}
+
+fn stored<'a>(proxy: &'a Proxy, at: &'a ModuleCommit) -> StoredCommit<'a> {
+    StoredCommit {
+        repositories: proxy.inner.hosted.repositories(),
+        identifier: &at.repo.identifier,
+        commit: &at.commit,
+    }
 }
 
 fn log(at: &ModuleCommit, writer: &Writer, error: &WriteError) {
@@ -132,39 +154,4 @@ fn log(at: &ModuleCommit, writer: &Writer, error: &WriteError) {
     } else {
         tracing::warn!(%module, %version, %error, "a zip could not be made");
     }
-}
-
-fn select(
-    proxy: &Proxy,
-    at: &ModuleCommit,
-    contents: &Contents<'_>,
-) -> Result<Selection, ProxyError> {
-    let what = format!("{}@{}", at.module.path, at.module.version);
-    let listing: Vec<Entry<'_>> = contents.entries().collect();
-    // The listing begins at the module's directory.
-    let mut module = at.module.clone();
-    module.dir.clear();
-    let selection = Selection::check(&module, &contents.go_mod, &listing);
-    let selection = selection.map_err(|reason| ProxyError::not_found(&what, reason))?;
-    let max = proxy.inner.options.max_zip_bytes;
-    if selection.total_bytes() > max {
-        let reason = format!("its files have more than the {max} bytes that this server sends");
-        return Err(ProxyError::not_found(what, reason));
-    }
-    let large = selection
-        .files()
-        .iter()
-        .find(|file| file.size > MAX_FILE_BYTES);
-    if let Some(file) = large {
-        let (path, max) = (&file.path, MAX_FILE_BYTES >> 20);
-        let reason =
-            format!("{path:?} is larger than {max} MiB, the most this server puts together");
-        return Err(ProxyError::not_found(what, reason));
-    }
-    debug_assert!(
-        listing
-            .iter()
-            .all(|entry| entry.kind != Kind::Other || entry.size == 0)
-    );
-    Ok(selection)
 }

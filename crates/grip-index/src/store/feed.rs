@@ -122,8 +122,7 @@ impl Store {
             format!("{path}/").into(),
             format!("{path}0").into(),
         ];
-        let asked = [&below[..], &[FEW.into()]].concat();
-        let (count,): (i64,) = self.db.fetch_one(&sql::COUNT_BELOW, &asked).await?;
+        let count = self.count_below(&below, query.reader).await?;
         let statement = match (count < FEW, query.clock, query.reader) {
             (true, Clock::Seen, Reader::All) => &sql::FEW_SEEN,
             (true, Clock::Seen, Reader::Anybody) => &sql::FEW_SEEN_PUBLIC,
@@ -135,6 +134,21 @@ impl Store {
             (false, Clock::Created, Reader::Anybody) => &sql::MANY_CREATED_PUBLIC,
         };
         self.page(statement, [&below[..], &rest].concat()).await
+    }
+
+    /// How many lines below a path this reader may see, as far as that matters.
+    pub(super) async fn count_below(
+        &self,
+        below: &[Value; 3],
+        reader: Reader,
+    ) -> Result<i64, DbError> {
+        let statement = match reader {
+            Reader::All => &sql::COUNT_BELOW,
+            Reader::Anybody => &sql::COUNT_BELOW_PUBLIC,
+        };
+        let asked = [&below[..], &[FEW.into()]].concat();
+        let (count,): (i64,) = self.db.fetch_one(statement, &asked).await?;
+        Ok(count)
     }
 
     async fn page(

@@ -200,6 +200,10 @@ grip_db::statements! {
         COUNT_BELOW = "SELECT count(*) FROM (SELECT 1 FROM index_versions \
                        WHERE path >= $1 AND path < $3 AND (path = $1 OR path >= $2) LIMIT $4) \
                        AS below";
+        // What a stranger may not see does not decide how long an answer takes.
+        COUNT_BELOW_PUBLIC = "SELECT count(*) FROM (SELECT 1 FROM index_versions \
+                       WHERE audience = 0 AND path >= $1 AND path < $3 \
+                       AND (path = $1 OR path >= $2) LIMIT $4) AS below";
         FEW_SEEN = (few!("", "WHERE first_seen_ns >= $4 ORDER BY first_seen_ns LIMIT $5"));
         FEW_SEEN_PUBLIC =
             (few!("AND audience = 0", "WHERE first_seen_ns >= $4 ORDER BY first_seen_ns LIMIT $5"));
@@ -232,6 +236,14 @@ grip_db::statements! {
                   CAST(coalesce(sum(claims), 0) AS BIGINT) FROM repos";
         CLOCK = "SELECT last_ns, versions FROM index_clock";
         COUNT_MEMBERS = "SELECT source, count(*) FROM repo_sources GROUP BY source";
+        COUNTS_RESTRICTED = "SELECT count(*), count(gone_at), count(indexing_finished), \
+                             CAST(coalesce(sum(tags), 0) AS BIGINT), \
+                             CAST(coalesce(sum(claims), 0) AS BIGINT) FROM repos \
+                             WHERE audience <> 0";
+        COUNT_VERSIONS_RESTRICTED = "SELECT count(*) FROM index_versions WHERE audience <> 0";
+        COUNT_MEMBERS_RESTRICTED = "SELECT m.source, count(*) FROM repo_sources AS m \
+                                    JOIN repos AS r ON r.org_repo_name = m.org_repo_name \
+                                    WHERE r.audience <> 0 GROUP BY m.source";
         // $3: the widest audience that is shown.
         REPOS = "SELECT org_repo_name, indexing_began, indexing_finished, gone_at, tags, claims, \
                  audience FROM repos WHERE org_repo_name > $1 AND audience <= $3 \

@@ -28,6 +28,46 @@ pub struct Status {
     pub versions: i64,
     /// The latest timestamp at which the feed has changed, in nanoseconds.
     pub stamp_ns: i64,
+    /// What of all this not everybody may see.
+    #[serde(skip)]
+    pub(crate) restricted: RestrictedTotals,
+}
+
+/// What not everybody may see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RestrictedTotals {
+    repos: i64,
+    repos_gone: i64,
+    repos_indexed: i64,
+    tags: i64,
+    claims: i64,
+    versions: i64,
+    /// Repositories of each source.
+    members: HashMap<String, i64>,
+}
+
+impl Status {
+    /// The same without what this reader may not see.
+    pub fn for_reader(mut self, reader: Reader) -> Self {
+        let restricted = std::mem::take(&mut self.restricted);
+        if reader == Reader::All {
+            return self;
+        }
+        self.repos -= restricted.repos;
+        self.repos_gone -= restricted.repos_gone;
+        self.repos_indexed -= restricted.repos_indexed;
+        self.tags -= restricted.tags;
+        self.claims -= restricted.claims;
+        self.versions -= restricted.versions;
+        for source in &mut self.sources {
+            if let Some(members) = restricted.members.get(&source.name) {
+                source.repos -= members;
+                // It counts all that a listing has found.
+                source.found_so_far = None;
+            }
+        }
+        self
+    }
 }
 
 /// How the listing of a source is.
@@ -110,8 +150,10 @@ grip_db::from_row!(SourceRow {
 impl Store {
     pub(crate) async fn status(&self, configured: &[&str]) -> Result<Status, DbError> {
         type Counts = (i64, i64, i64, i64, i64);
-        type Read = (Counts, (i64, i64), Vec<SourceRow>, Vec<(String, i64)>);
-        let (counts, clock, sources, members): Read = self
+        type Members = Vec<(String, i64)>;
+        type Restricted = (Counts, (i64,), Members);
+        type Read = (Counts, (i64, i64), Vec<SourceRow>, Members, Restricted);
+        let (counts, clock, sources, members, restricted): Read = self
             .db
             .read(|mut db| {
                 Box::pin(async move {
@@ -119,7 +161,12 @@ impl Store {
                     let clock = db.fetch_one(&sql::CLOCK, &[]).await?;
                     let sources = db.fetch_all(&sql::SOURCES, &[]).await?;
                     let members = db.fetch_all(&sql::COUNT_MEMBERS, &[]).await?;
-                    Ok((counts, clock, sources, members))
+                    let restricted = (
+                        db.fetch_one(&sql::COUNTS_RESTRICTED, &[]).await?,
+                        db.fetch_one(&sql::COUNT_VERSIONS_RESTRICTED, &[]).await?,
+                        db.fetch_all(&sql::COUNT_MEMBERS_RESTRICTED, &[]).await?,
+                    );
+                    Ok((counts, clock, sources, members, restricted))
                 })
             })
             .await?;
@@ -135,6 +182,16 @@ impl Store {
             left_ms: row.left_at,
         };
         let (all, gone, indexed, tags, claims) = counts;
+        let (counted, versions, restricted_members) = restricted;
+        let restricted = RestrictedTotals {
+            repos: counted.0 - counted.1,
+            repos_gone: counted.1,
+            repos_indexed: counted.2,
+            tags: counted.3,
+            claims: counted.4,
+            versions: versions.0,
+            members: restricted_members.into_iter().collect(),
+        };
         Ok(Status {
             sources: sources.into_iter().map(source).collect(),
             repos: all - gone,
@@ -144,6 +201,7 @@ impl Store {
             claims,
             versions: clock.1,
             stamp_ns: clock.0,
+            restricted,
         })
     }
 

@@ -8,7 +8,7 @@ use super::{
     tag_batch::TagBatch,
 };
 use crate::{
-    Audience, FeedQuery, TagAt,
+    Audience, FeedQuery, Reader, TagAt,
     diff::{self, Seen},
     testing,
 };
@@ -108,6 +108,8 @@ grip_db::statements! {
     mod dense {
         VERSION = "INSERT INTO index_versions (first_seen_ns, path, version, created, \
                    org_repo_name, tag_name, commit_oid) VALUES ($1, $2, 'v1.0.0', 0, 'r', 't', 'c')";
+        FOR = "INSERT INTO index_versions (first_seen_ns, path, version, created, org_repo_name, \
+               tag_name, commit_oid, audience) VALUES ($1, $2, 'v1.0.0', 0, 'r', 't', 'c', $3)";
         CHANGE = "INSERT INTO index_changes (at_ns, op, path, version, created, org_repo_name, \
                   tag_name, commit_oid) VALUES ($1, 'added', $2, 'v1.0.0', 0, 'r', 't', 'c')";
         CLOCK = "UPDATE index_clock SET last_ns = $1";
@@ -237,6 +239,19 @@ grip_db::on_both_engines! {
         let begun = store.begin_repo("a").await.unwrap().unwrap();
         assert_eq!(begun.sources, [("here".to_owned(), false)]);
         assert_eq!(store.status(&[]).await.unwrap().repos_gone, 0);
+    }
+
+    async fn how_a_stranger_is_answered_does_not_depend_on_what_is_restricted(test: TestDatabase) {
+        for (ns, path, audience) in [(1, "a.example/x", 0), (2, "a.example/y", 1), (3, "a.example/z", 1)] {
+            let row = [ns.into(), path.into(), audience.into()];
+            test.db().execute(&dense::FOR, &row).await.unwrap();
+        }
+        let store = Store::new(test.db().clone());
+        let below = ["a.example".into(), "a.example/".into(), "a.example0".into()];
+        assert_eq!(store.count_below(&below, Reader::Anybody).await.unwrap(), 1);
+        assert_eq!(store.count_below(&below, Reader::All).await.unwrap(), 3);
+        let query = FeedQuery { path: Some("a.example".to_owned()), ..FeedQuery::default() };
+        assert_eq!(store.feed(&query).await.unwrap().entries.len(), 1);
     }
 
     async fn a_page_is_one_range_of_an_index_however_many_versions_there_are(test: TestDatabase) {

@@ -30,6 +30,13 @@ grip_db::statements! {
                      SELECT rows.* FROM {rows $1: level bigint, number bigint, hash text}";
 
         FIND = (record!("sumdb_records AS r WHERE r.path = $1 AND r.version = $2"));
+        // Numbered below all records of the log.
+        FIND_RESTRICTED = "SELECT CAST(-1 AS BIGINT) AS id, path, version, zip_sum, go_mod_sum, \
+                           org_repo_name, tag_name, commit_oid FROM sumdb_restricted \
+                           WHERE path = $1 AND version = $2";
+        KEEP_RESTRICTED = "INSERT INTO sumdb_restricted (path, version, zip_sum, go_mod_sum, \
+                           org_repo_name, tag_name, commit_oid, logged_at) \
+                           VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
         LAST_ROOM = "SELECT id FROM sumdb_records WHERE org_repo_name = $1 LIMIT 1 OFFSET $2 - 1";
         KNOWN = (record!("{rows $1: path text, version text} CROSS JOIN sumdb_records AS r \
                           WHERE r.path = rows.path AND r.version = rows.version"));
@@ -46,6 +53,7 @@ grip_db::statements! {
                       logged_oid, seen_at, differs) \
                       SELECT rows.path, rows.version, rows.repo, rows.tag, rows.oid, r.commit_oid, $1, 0 \
                       FROM {rows $2: path text, version text, repo text, tag text, oid text} \
+                      JOIN repos AS q ON q.org_repo_name = rows.repo AND q.audience = 0 \
                       CROSS JOIN sumdb_records AS r WHERE r.path = rows.path \
                       AND r.version = rows.version AND r.commit_oid <> rows.oid";
         UNDECIDED = "SELECT path, version, org_repo_name, tag_name, commit_oid, logged_oid, seen_at \

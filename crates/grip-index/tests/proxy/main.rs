@@ -7,4 +7,5 @@ mod go;
 mod hostile;
 mod sumdb;
 mod support;
+mod upstream;
 mod zips;

@@ -17,7 +17,7 @@ use grip_git::{Options as GitOptions, Repositories};
 use grip_index::{
     Index, Source as _, SumDb, SumDbOptions, Tags, TagsQuery,
     hosted::{Claim, Hosted, ModulePaths, Parts},
-    proxy::{Answer, Options, Proxy, ProxyError, Recorder, Request},
+    proxy::{Answer, Caller, Fault, Options, Proxy, ProxyError, Recorder, Request},
 };
 use grip_nostr::ServedRepositories;
 use grip_queue::Queue;
@@ -129,7 +129,7 @@ impl World {
         } else {
             None
         };
-        let proxy = Proxy::new(test.db().clone(), hosted.clone(), sumdb, options);
+        let proxy = Proxy::new(test.db().clone(), hosted.clone(), sumdb, None, options);
         if let Some(recorder) = Recorder::new(proxy.clone()) {
             drop(group.spawn("recorder", recorder.run(group.token())));
         }
@@ -221,19 +221,7 @@ impl World {
     }
 
     pub async fn ask(&self, path: &str) -> Result<Bytes, ProxyError> {
-        let answer = self.proxy.answer(&Request::parse(path)?).await?;
-        Ok(match answer {
-            Answer::List(text) => text.into(),
-            Answer::Info(bytes) | Answer::GoMod(bytes) => bytes,
-            Answer::Zip(zip) => {
-                let mut body = zip.open().await?;
-                let mut all = Vec::new();
-                while let Some(chunk) = body.next().await {
-                    all.extend(chunk.expect("the zip is whole"));
-                }
-                all.into()
-            }
-        })
+        ask(&self.proxy, path, Caller::default()).await
     }
 
     pub async fn text(&self, path: &str) -> String {
@@ -277,6 +265,24 @@ impl World {
     }
 }
 
+/// What a proxy answers to who asks.
+pub async fn ask(proxy: &Proxy, path: &str, caller: Caller) -> Result<Bytes, ProxyError> {
+    Ok(match proxy.answer(&Request::parse(path)?, caller).await? {
+        Answer::List(text) => text.into(),
+        Answer::Info(bytes) | Answer::GoMod(bytes) => bytes,
+        Answer::Zip(zip) => {
+            let mut body = zip.open().await?;
+            let mut all = Vec::new();
+            while let Some(chunk) = body.next().await {
+                all.extend(chunk.map_err(|_| ProxyError::Unavailable {
+                    source: Fault::CutShort,
+                })?);
+            }
+            all.into()
+        }
+    })
+}
+
 type HttpBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 async fn respond(proxy: &Proxy, path: &str) -> Response<HttpBody> {
@@ -290,7 +296,7 @@ async fn respond(proxy: &Proxy, path: &str) -> Response<HttpBody> {
     };
     let answer = async {
         let request = Request::parse(path.strip_prefix("/go/").unwrap_or_default())?;
-        match proxy.answer(&request).await? {
+        match proxy.answer(&request, Caller::default()).await? {
             Answer::List(text) => Ok(whole(200, text.into())),
             Answer::Info(bytes) | Answer::GoMod(bytes) => Ok(whole(200, bytes)),
             Answer::Zip(zip) => {

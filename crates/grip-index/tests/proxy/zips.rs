@@ -11,7 +11,12 @@ use crate::support::{Scene, World};
 async fn zip(scene: &Scene, version: &str) -> Zip {
     let request = format!("{}/@v/{version}.zip", scene.path);
     let request = Request::parse(&request).unwrap();
-    match scene.proxy.answer(&request).await.unwrap() {
+    match scene
+        .proxy
+        .answer(&request, Default::default())
+        .await
+        .unwrap()
+    {
         Answer::Zip(zip) => zip,
         _ => panic!("{version} is no zip"),
     }

@@ -5,6 +5,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use bytes::Bytes;
+
 use crate::remote::Gate;
 
 /// How a call is treated.
@@ -33,6 +35,8 @@ pub enum Behaviour {
     NextElsewhere(String),
     /// What it would answer to a call for this path: another repository's data.
     Instead(String),
+    /// Answers a fetch of the git server with this pack, whatever was asked for.
+    Pack(Bytes),
     /// This answer, word for word. Rate limit headers are added.
     Status {
         code: u16,

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Behaviour, Seen, Shared, graphql,
+    Behaviour, Seen, Shared, git_server, graphql,
     limits::{Entry, Pays},
     listing::PageQuery,
     routes::{self, Call, Made},
@@ -29,15 +29,15 @@ pub(super) const JSON: &str = "application/json; charset=utf-8";
 const RAW: &str = "application/vnd.github.raw+json; charset=utf-8";
 const UNICORN: &str = "<!doctype html><title>Unicorn! &middot; GitHub</title>";
 
-type Headers = Vec<(String, String)>;
-type Body = UnsyncBoxBody<Bytes, io::Error>;
+pub(super) type Headers = Vec<(String, String)>;
+pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// An answer before it is sent.
-struct Reply {
-    status: u16,
-    headers: Headers,
-    body: Bytes,
-    breaks_off: bool,
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) headers: Headers,
+    pub(super) body: Bytes,
+    pub(super) breaks_off: bool,
 }
 
 pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Body> {
@@ -45,6 +45,9 @@ pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> 
     let body = body.collect().await.map(|body| body.to_bytes());
     let body = body.unwrap_or_default();
     let headers = &head.headers;
+    if git_server::is_for_git(head.uri.path()) {
+        return git_server::respond(&shared, head, body).await;
+    }
     let path = head.uri.path();
     let path = path.strip_prefix(shared.base.as_str()).unwrap_or(path);
     let operation = graphql::operation(path, &body);
@@ -276,7 +279,7 @@ fn page(status: u16) -> Reply {
     plain(status, kind("text/html; charset=utf-8"), UNICORN)
 }
 
-fn plain(status: u16, headers: Headers, body: &str) -> Reply {
+pub(super) fn plain(status: u16, headers: Headers, body: &str) -> Reply {
     Reply {
         status,
         headers,
@@ -285,7 +288,7 @@ fn plain(status: u16, headers: Headers, body: &str) -> Reply {
     }
 }
 
-fn sent(reply: Reply) -> Response<Body> {
+pub(super) fn sent(reply: Reply) -> Response<Body> {
     let mut response = Response::builder().status(reply.status);
     for (name, value) in &reply.headers {
         response = response.header(name, value);

@@ -19,11 +19,11 @@ pub enum Speaks {
 }
 
 /// A request, read to its end.
-pub(super) struct Call {
-    pub(super) method: Method,
-    pub(super) uri: Uri,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Call {
@@ -34,13 +34,13 @@ impl Call {
 }
 
 /// What git wants to be answered.
-pub(super) struct Reply {
-    pub(super) status: u16,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Bytes,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Bytes,
 }
 
-pub(super) async fn ask(root: &Path, call: &Call, speaks: Speaks) -> Result<Reply> {
+pub(crate) async fn ask(root: &Path, call: &Call, speaks: Speaks) -> Result<Reply> {
     let mut command = Command::from(git::command(root, ["http-backend"]));
     command
         .env("GIT_PROJECT_ROOT", root)

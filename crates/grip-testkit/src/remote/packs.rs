@@ -9,7 +9,7 @@ use crate::wire::packet;
 const BAND: usize = 65_515;
 
 /// Frames `pack` as the answer to a fetch; without `end` more may follow.
-pub(super) fn framed(pack: &[u8], speaks: Speaks, end: bool) -> Bytes {
+pub(crate) fn framed(pack: &[u8], speaks: Speaks, end: bool) -> Bytes {
     let mut answer = match speaks {
         Speaks::V2 => packet(b"packfile\n"),
         Speaks::V0 => packet(b"NAK\n"),

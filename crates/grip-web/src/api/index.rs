@@ -53,7 +53,8 @@ pub(crate) async fn sources(
 pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
     let app = cx.app;
     let status = app.samples.index_status(app.index()?).await;
-    let mut status = status.map_err(unreadable)?;
+    let reader = restricted::reader(cx);
+    let mut status = status.map_err(unreadable)?.for_reader(reader);
     let sources = sources(app, std::mem::take(&mut status.sources)).await?;
     json(StatusCode::OK, &json!(IndexStatus { status, sources }))
 }

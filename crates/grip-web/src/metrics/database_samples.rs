@@ -6,7 +6,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use grip_db::DbError;
-use grip_index::{Index, SourceStatus, Status, SumDbStatus, proxy::Proxy};
+use grip_index::{
+    Index, SourceStatus, Status, SumDbStatus,
+    proxy::{Proxy, UpstreamStatus},
+};
 use grip_ingest::{Ingest, Stats};
 use grip_queue::{KindStats, Queue};
 use grip_tasks::{CancellationToken, TaskGroup};
@@ -19,7 +22,7 @@ use tokio::{
 
 use super::{
     cached_count::CachedCount,
-    collected::{counters, gauge, gauges, labelled},
+    collected::{counter, counters, gauge, gauges, labelled},
     ingest::IngestSample,
 };
 use crate::{Web, pages::unsigned};
@@ -56,6 +59,7 @@ pub(crate) struct Sample {
     sumdb: Option<SumDbStatus>,
     /// Requests for moved versions: answered as logged, refused.
     moved_requests: [u64; 2],
+    upstream: Option<UpstreamStatus>,
     ingest: Option<IngestSample>,
 }
 
@@ -143,6 +147,7 @@ impl DatabaseSamples {
             index,
             sumdb,
             moved_requests: self.proxy.as_ref().map_or([0; 2], Proxy::moved_requests),
+            upstream: self.proxy.as_ref().and_then(Proxy::upstream_status),
             ingest,
         })
     }
@@ -243,6 +248,9 @@ impl Sample {
         if let Some(status) = &self.sumdb {
             encode_sumdb(status, self.moved_requests, out)?;
         }
+        if let Some(status) = &self.upstream {
+            encode_upstream(status, out)?;
+        }
         match &self.ingest {
             Some(ingest) => ingest.encode(out),
             None => Ok(()),
@@ -289,6 +297,17 @@ fn encode_sumdb(status: &SumDbStatus, moved: [u64; 2], out: &mut DescriptorEncod
     gauge(out, "sumdb_records", "Module versions in the checksum database", status.records)?;
     gauge(out, "sumdb_moved_versions", "Listed versions whose tags lead to something else than what was logged", unsigned(status.moved))?;
     counters(out, "sumdb_moved_requests", "Requests for such versions, by what became of them", "result", [("as_logged", as_logged), ("refused", refused)])
+}
+
+// A table: one metric a line.
+#[rustfmt::skip]
+fn encode_upstream(status: &UpstreamStatus, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let results = [("ok", status.fetched), ("failed", status.failed), ("untrusted", status.untrusted)];
+    counters(out, "go_proxy_fetches", "Modules that were asked of other hosts, by what became of it", "result", results)?;
+    counter(out, "go_proxy_fetched_bytes", "Bytes that other hosts sent of modules", status.fetched_bytes)?;
+    counter(out, "go_proxy_cache_hits", "Requests for modules of other hosts that the cache answered", status.cache_hits)?;
+    gauge(out, "go_proxy_cache_bytes", "Bytes of modules of other hosts in the cache", status.cache_bytes)?;
+    gauge(out, "go_proxy_cache_modules", "Modules of other hosts in the cache", status.cached_modules)
 }
 
 #[cfg(test)]

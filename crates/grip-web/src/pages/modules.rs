@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use askama::Template;
 use grip_go::{ModulePath, Version, go_mod::Notices};
-use grip_index::{Clock, Entry, FeedQuery};
+use grip_index::{Clock, Entry, FeedQuery, Reader};
 use grip_queue::State;
 use http::StatusCode;
 
@@ -133,7 +133,8 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     };
     let newest = index.feed(&newest).await.map_err(unreadable)?.entries;
     let status = cx.app.samples.index_status(index).await;
-    let mut status = status.map_err(unreadable)?;
+    let reader = restricted::reader(cx);
+    let mut status = status.map_err(unreadable)?.for_reader(reader);
     status.sources.truncate(SOURCES);
     page.sources = index::sources(cx.app, std::mem::take(&mut status.sources)).await?;
     let sumdb = index::sumdb_view(cx, MOVED).await;
@@ -147,17 +148,17 @@ pub(crate) async fn page(cx: &RequestContext<'_>) -> HttpResult {
     let here = here.find(|entry| page.frame.repository_of(&entry.path).is_some());
     page.example = here.map(|entry| format!("{}@{}", entry.path, entry.version));
     page.more_versions = unsigned(status.versions).saturating_sub(newest.len() as u64);
-    page.versions = with_notices(cx.app, newest).await;
+    page.versions = with_notices(cx.app, newest, reader).await;
     super::render(StatusCode::OK, &page)
 }
 
 /// Adds what authors say of the modules of this node. A page without it is better than none.
-async fn with_notices(app: &App, entries: Vec<Entry>) -> Vec<VersionView> {
+async fn with_notices(app: &App, entries: Vec<Entry>, reader: Reader) -> Vec<VersionView> {
     let mut known: HashMap<String, Notices> = HashMap::new();
     let mut views = Vec::with_capacity(entries.len());
     for entry in entries {
         if !known.contains_key(&entry.path) {
-            let read = notices(app, &entry.path).await;
+            let read = notices(app, &entry.path, reader).await;
             known.insert(entry.path.clone(), read.unwrap_or_default());
         }
         let notices = &known[&entry.path];
@@ -172,7 +173,7 @@ async fn with_notices(app: &App, entries: Vec<Entry>) -> Vec<VersionView> {
     views
 }
 
-async fn notices(app: &App, path: &str) -> Option<Notices> {
+async fn notices(app: &App, path: &str, reader: Reader) -> Option<Notices> {
     let path = ModulePath::parse(path).ok()?;
-    app.proxy().ok()?.notices(&path).await.ok()
+    app.proxy().ok()?.notices(&path, reader).await.ok()
 }

@@ -254,6 +254,25 @@ async fn restricted_repositories_are_shown_to_the_operator_and_to_readers_alone(
             reply.text()
         );
     }
+    let totals = |reply: grip_testkit::Response| -> Result<[Option<i64>; 4]> {
+        let status: serde_json::Value = serde_json::from_str(&reply.text())?;
+        let forge = status["sources"].as_array().into_iter().flatten();
+        let mut forge = forge.filter(|source| source["name"] == "forge.example/orgs/acme");
+        let repos = forge.next().and_then(|source| source["repos"].as_i64());
+        Ok([
+            status["repos"].as_i64(),
+            status["tags"].as_i64(),
+            status["versions"].as_i64(),
+            repos,
+        ])
+    };
+    let strangers = totals(node.get("/api/v1/index").await?)?;
+    let readers = totals(node.ask("GET", "/api/v1/index", &bearer, b"").await?)?;
+    assert_eq!(
+        strangers.map(|n| n.map(|n| n + 1)),
+        readers,
+        "one of two is restricted"
+    );
     for path in [
         "/api/v1/index/repos/forge.example/acme/secret",
         "/api/v1/queue/index-repo/forge.example%2Facme%2Fsecret",

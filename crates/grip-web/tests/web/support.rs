@@ -369,6 +369,7 @@ async fn indexed(base: Base, forge: Option<Arc<Forge>>) -> Result<Features> {
             db,
             hosted.clone(),
             Some(sumdb),
+            None,
             Default::default(),
         )),
         hosted: Some(hosted),

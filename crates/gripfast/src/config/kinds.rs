@@ -13,7 +13,11 @@ use std::{
 
 use grip_follow::RelayUrl;
 use grip_grasp::{Selection, parse_authors};
-use grip_index::{GoFilter, LeftSources, PrivateRepos, hosted::Claim};
+use grip_index::{
+    GoFilter, LeftSources, PrivateRepos,
+    hosted::Claim,
+    proxy::{PathPattern, SumDbKey},
+};
 use grip_nostr::MaintainerRule;
 use grip_types::{Domain, Service};
 use ipnet::IpNet;
@@ -197,6 +201,11 @@ kinds! {
         let (legacy, reciprocal) = (MaintainerRule::Legacy, MaintainerRule::Reciprocal);
         choice(text, &[("legacy", legacy), ("reciprocal", reciprocal)])
     };
+    SumDbKey => SumDbKey: Text, "GOSUMDB", "`sum.golang.org`, or a key and the URL behind it",
+        |text: &str| {
+            let hint = "is neither sum.golang.org nor a key with a URL behind it, as in GOSUMDB";
+            text.parse().map_err(|_| hint.into())
+        };
     PrivateRepos => PrivateRepos: Text, "none|internal|all", "`none` or `internal` or `all`", |text| {
         let (none, internal) = (PrivateRepos::None, PrivateRepos::Internal);
         choice(text, &[("none", none), ("internal", internal), ("all", PrivateRepos::All)])
@@ -238,6 +247,10 @@ kinds! {
     Vec<HostLimit> => Vec<HostLimit>: List, "HOST=N/M",
         "comma-separated `host=concurrent/per-minute`", host_limits;
     Schemes => Vec<String>: List, "LIST", "`https`, `http` or both", schemes;
+    Vec<PathPattern> => Vec<PathPattern>: List, "PATTERNS",
+        "comma-separated patterns of module paths, as in `GOPRIVATE`", |text| {
+            each(text, |item| item.parse().map_err(|why| format!("which is no pattern: {why}")))
+        };
     Vec<Claim> => Vec<Claim>: List, "PREFIX=NPUB", "comma-separated `prefix=npub`", claims;
     Vec<RelayUrl> => Vec<RelayUrl>: List, "URLS", "comma-separated relays, `wss://` assumed",
         |text| each(text, |item| {

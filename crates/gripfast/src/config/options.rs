@@ -4,7 +4,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use grip_follow::RelayUrl;
 use grip_grasp::Selection;
-use grip_index::{GoFilter, LeftSources, PrivateRepos, hosted::Claim};
+use grip_index::{
+    GoFilter, LeftSources, PrivateRepos,
+    hosted::Claim,
+    proxy::{PathPattern, SumDbKey},
+};
 use grip_nostr::MaintainerRule;
 use grip_types::{Domain, Service};
 use ipnet::IpNet;
@@ -471,6 +475,18 @@ options! {
         go_proxy_max_zip_bytes: Bytes = "500 MiB";
         /// Most module zips that are made at once; sixteen times as many wait for their turn.
         go_proxy_max_zips: Positive = "4";
+        /// Serve the indexed modules of GitHub hosts at `/go` too, each version fetched from there when
+        /// it is asked for first. Those of restricted repositories are for their readers alone.
+        go_proxy_github: bool = "true";
+        /// Most bytes of fetched modules that are kept. What only one client asked for goes first.
+        go_proxy_cache_bytes: Bytes = "2 GiB";
+        /// Most bytes that one client address may have fetched from other hosts in an hour.
+        go_proxy_fetch_bytes_per_hour: Bytes = "256 MiB";
+        /// Another checksum database, as in `GOSUMDB`, that fetched modules have to agree with as far
+        /// as it knows them. It is told their paths, but never those of restricted repositories.
+        go_proxy_sumdb: Option<SumDbKey>, example("sum.golang.org");
+        /// Module paths that it is not asked about, as in `GONOSUMDB`.
+        go_proxy_nosumdb: Vec<PathPattern>, example("*.corp.example.com,github.com/acme");
         /// Log the checksums of all module versions that are served, for the go command to check
         /// (`GOSUMDB`). A version then stays what it was, wherever its tag is moved.
         sumdb: bool = "true";

@@ -7,10 +7,14 @@ use grip_github::GitHub;
 use grip_index::{
     GitHubOptions, GitHubSource, Index, Source, SumDb, SumDbOptions,
     hosted::{self, Follower, Hosted, ModulePaths},
-    proxy::{self, Proxy, Recorder},
+    proxy::{
+        self, Proxy, Recorder, SumCheck, SumCheckParts, Upstream, UpstreamHost, UpstreamOptions,
+        UpstreamParts,
+    },
 };
 use grip_tasks::TaskGroup;
-use grip_types::ErrorChain;
+use grip_types::{Domain, ErrorChain};
+use url::Url;
 
 use super::{base::Base, github::Gateways};
 use crate::{
@@ -20,6 +24,9 @@ use crate::{
 
 /// The file in the data directory with the key that signs the checksum database.
 const SUMDB_KEY_FILE: &str = "sumdb.key";
+
+/// The directory in the data directory with modules that were fetched from other hosts.
+const MODULES_DIR: &str = "modules";
 
 /// What is served of it; nothing where it is switched off.
 #[derive(Default)]
@@ -66,7 +73,7 @@ pub(super) async fn start(base: &Base<'_>, gateways: &Gateways) -> anyhow::Resul
     base.back
         .spawn("index.follow", follower.run(changes, token));
     let proxy = if index.go_proxy {
-        Some(proxy(base, hosted).await?)
+        Some(proxy(base, hosted, gateways).await?)
     } else {
         None
     };
@@ -77,7 +84,7 @@ pub(super) async fn start(base: &Base<'_>, gateways: &Gateways) -> anyhow::Resul
 }
 
 /// Modules for the go command, with their checksums logged.
-async fn proxy(base: &Base<'_>, hosted: Hosted) -> anyhow::Result<Proxy> {
+async fn proxy(base: &Base<'_>, hosted: Hosted, gateways: &Gateways) -> anyhow::Result<Proxy> {
     let index = &base.settings.index;
     let sumdb = if index.sumdb {
         sumdb(base).await?
@@ -88,12 +95,72 @@ async fn proxy(base: &Base<'_>, hosted: Hosted) -> anyhow::Result<Proxy> {
     options.max_zip_bytes = index.go_proxy_max_zip_bytes;
     options.zips_at_once = index.go_proxy_max_zips;
     options.stall = base.settings.timeouts.stall_timeout;
-    let proxy = Proxy::new(base.db.clone(), hosted, sumdb, options);
+    let upstream = upstream(base, gateways).await?;
+    let proxy = Proxy::new(base.db.clone(), hosted, sumdb, upstream, options);
     if let Some(recorder) = Recorder::new(proxy.clone()) {
         let token = base.back.token();
         base.back.spawn("sumdb.record", recorder.run(token));
     }
     Ok(proxy)
+}
+
+/// Modules of the GitHub hosts whose repositories are indexed; none where there are none.
+async fn upstream(base: &Base<'_>, gateways: &Gateways) -> anyhow::Result<Option<Upstream>> {
+    let index = &base.settings.index;
+    let mut hosts = Vec::new();
+    for (host, gateway) in gateways.all() {
+        if index.go_proxy_github && !host.owners.is_empty() {
+            hosts.push(upstream_host(base, host, gateway)?);
+        }
+    }
+    if hosts.is_empty() {
+        return Ok(None);
+    }
+    let checker = index.go_proxy_sumdb.clone().map(|key| {
+        let place = key
+            .url()
+            .host_str()
+            .and_then(|host| Domain::parse(host).ok());
+        let egress = base.egress(place.into_iter().collect())?;
+        anyhow::Ok(SumCheck::new(SumCheckParts {
+            key,
+            egress,
+            excepted: index.go_proxy_nosumdb.clone(),
+        }))
+    });
+    let parts = UpstreamParts {
+        hosts,
+        repositories: base.repositories.clone(),
+        directory: base.settings.storage.data_dir.join(MODULES_DIR),
+        options: UpstreamOptions {
+            cache_bytes: index.go_proxy_cache_bytes,
+            bytes_per_hour: index.go_proxy_fetch_bytes_per_hour,
+            max_zip_bytes: index.go_proxy_max_zip_bytes,
+            stall: base.settings.timeouts.stall_timeout,
+            ..UpstreamOptions::default()
+        },
+        checker: checker.transpose()?,
+        group: base.front.child("go-proxy"),
+    };
+    let started = grip_tasks::spawn_blocking(move || Upstream::start(parts)).await?;
+    let started =
+        started.with_context(|| format!("cannot open {MODULES_DIR} in the data directory"));
+    started.map(Some)
+}
+
+fn upstream_host(
+    base: &Base<'_>,
+    host: &GithubHost,
+    gateway: &GitHub,
+) -> anyhow::Result<UpstreamHost> {
+    let url = Url::parse(&host.service.http_url()).context("a host makes a URL")?;
+    let place = url.host_str().and_then(|host| Domain::parse(host).ok());
+    Ok(UpstreamHost {
+        name: host.service.authority().to_ascii_lowercase(),
+        egress: base.egress(place.into_iter().collect())?,
+        credentials: gateway.clone_credentials().to_vec(),
+        url,
+    })
 }
 
 /// The checksum database. One that cannot be used is no reason not to serve modules: clients that

@@ -5,3 +5,4 @@ mod go;
 pub mod scene;
 mod stories;
 mod sumdb;
+mod upstream;

@@ -6,23 +6,26 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, buf::Reader};
-use grip_git::{FileAt, FileKind, RepoError, TreeBounds, TreeEntry};
-use grip_go::zip::{Entry, Kind, MAX_LICENSE_BYTES};
-use tokio::{runtime::Handle, sync::OwnedSemaphorePermit};
-
-use super::super::{Proxy, ProxyError, module_reader::ModuleCommit};
-use super::MAX_FILE_BYTES;
-use crate::{
-    GoMod,
-    hosted::{Hosted, go_mod_at},
+use grip_git::{FileAt, FileKind, RepoError, TreeBounds, TreeEntry, TreeError};
+use grip_go::{
+    Module,
+    zip::{Entry, Kind, MAX_LICENSE_BYTES},
 };
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+
+use super::super::ProxyError;
+use super::MAX_FILE_BYTES;
+use crate::{GoMod, commit_files::CommitFiles};
 
 const LICENSE: &[u8] = b"LICENSE";
 
 /// What is in the directory of a module.
 pub(super) struct Contents<'a> {
-    proxy: &'a Proxy,
-    at: &'a ModuleCommit,
+    commit: &'a dyn CommitFiles,
+    memory: &'a Arc<Semaphore>,
     /// The text of its go.mod; empty if it has none.
     pub(super) go_mod: Bytes,
     files: Vec<TreeEntry>,
@@ -38,36 +41,34 @@ enum License {
 
 impl<'a> Contents<'a> {
     /// Lists the directory of a module. Blocks.
-    pub(super) fn list(proxy: &'a Proxy, at: &'a ModuleCommit) -> Result<Self, ProxyError> {
-        let what = format!("{}@{}", at.module.path, at.module.version);
-        let hosted = &proxy.inner.hosted;
+    pub(super) fn list(
+        commit: &'a dyn CommitFiles,
+        module: &Module,
+        memory: &'a Arc<Semaphore>,
+    ) -> Result<Self, ProxyError> {
+        let what = format!("{}@{}", module.path, module.version);
         let of_repository = |error| ProxyError::of_repository(&what, error);
-        let go_mod = match go_mod_at(
-            hosted.repositories(),
-            &at.repo.identifier,
-            &at.commit,
-            &at.module.dir,
-        ) {
+        let go_mod = match commit.go_mod(&module.dir) {
             Ok(GoMod::Text(text)) => text,
             Ok(GoMod::TooLarge | GoMod::Absent) => Bytes::new(),
             Err(error) => return Err(of_repository(error)),
         };
-        let files = tree(hosted, at, &at.module.dir);
+        let files = commit.tree(&module.dir, TreeBounds::default());
         let files = files.map_err(|error| ProxyError::of_listing(&what, error))?;
         let is_license =
             |file: &TreeEntry| file.path == LICENSE && file.kind != FileKind::Submodule;
-        let has_license = at.module.dir.is_empty() || files.iter().any(is_license);
+        let has_license = module.dir.is_empty() || files.iter().any(is_license);
         let license = if has_license {
             None
         } else {
-            root_license(hosted, at).map_err(|error| match error {
+            root_license(commit).map_err(|error| match error {
                 LicenseError::Repository(error) => of_repository(error),
                 LicenseError::Listing(error) => ProxyError::of_listing(&what, error),
             })?
         };
         Ok(Self {
-            proxy,
-            at,
+            commit,
+            memory,
             go_mod,
             files,
             license,
@@ -101,8 +102,7 @@ impl<'a> Contents<'a> {
             };
         };
         let share = self.share(file.size)?;
-        let repositories = self.proxy.inner.hosted.repositories();
-        let found = repositories.blob(&self.at.repo.identifier, &file.oid, MAX_FILE_BYTES);
+        let found = self.commit.blob(&file.oid, MAX_FILE_BYTES);
         match found.map_err(io::Error::other)? {
             FileAt::Bytes(bytes) => Ok(Contained::new(bytes.into(), share)),
             _ => Err(io::Error::other(
@@ -116,7 +116,7 @@ impl<'a> Contents<'a> {
         if mib == 0 {
             return Ok(None);
         }
-        let memory = Arc::clone(&self.proxy.inner.memory);
+        let memory = Arc::clone(self.memory);
         let taken = Handle::current().block_on(memory.acquire_many_owned(mib));
         taken.map(Some).map_err(io::Error::other)
     }
@@ -130,40 +130,30 @@ fn kind(kind: FileKind) -> Kind {
     }
 }
 
-fn tree(
-    hosted: &Hosted,
-    at: &ModuleCommit,
-    dir: &str,
-) -> Result<Vec<TreeEntry>, grip_git::TreeError> {
-    let repositories = hosted.repositories();
-    repositories.tree(&at.repo.identifier, &at.commit, dir, TreeBounds::default())
-}
-
 enum LicenseError {
     Repository(RepoError),
-    Listing(grip_git::TreeError),
+    Listing(TreeError),
 }
 
 /// The license at the root of the repository. A symbolic link is the text of its target to Go.
-fn root_license(hosted: &Hosted, at: &ModuleCommit) -> Result<Option<License>, LicenseError> {
-    let repositories = hosted.repositories();
-    let identifier = &at.repo.identifier;
+fn root_license(commit: &dyn CommitFiles) -> Result<Option<License>, LicenseError> {
     let read = |found| match found {
         FileAt::Bytes(bytes) => Some(License::Text(bytes.into())),
         FileAt::TooLarge(size) => Some(License::TooLarge(size)),
         FileAt::Missing | FileAt::NotAFile => None,
     };
-    let found = repositories.file(identifier, &at.commit, "LICENSE", MAX_LICENSE_BYTES);
+    let found = commit.file("LICENSE", MAX_LICENSE_BYTES);
     match found.map_err(LicenseError::Repository)? {
         FileAt::NotAFile => {}
         found => return Ok(read(found)),
     }
-    let all = tree(hosted, at, "").map_err(LicenseError::Listing)?;
+    let all = commit.tree("", TreeBounds::default());
+    let all = all.map_err(LicenseError::Listing)?;
     let is_link = |file: &&TreeEntry| file.path == LICENSE && file.kind == FileKind::Symlink;
     let Some(link) = all.iter().find(is_link) else {
         return Ok(None);
     };
-    let found = repositories.blob(identifier, &link.oid, MAX_LICENSE_BYTES);
+    let found = commit.blob(&link.oid, MAX_LICENSE_BYTES);
     Ok(read(found.map_err(LicenseError::Repository)?))
 }
 

@@ -21,14 +21,14 @@ use crate::{
 };
 
 /// The checksum database of a node, as its operator tells of it.
-struct Log {
-    name: String,
+pub struct Log {
+    pub name: String,
     verifier: String,
     url: String,
 }
 
 impl Log {
-    async fn of(node: &Node) -> Result<Self> {
+    pub async fn of(node: &Node) -> Result<Self> {
         let view = node.json("/api/v1/index/sumdb").await?;
         let text = |key: &str| view[key].as_str().map(str::to_owned).context("a text");
         Ok(Self {
@@ -39,7 +39,7 @@ impl Log {
     }
 
     /// The value of GOSUMDB.
-    fn setting(&self) -> String {
+    pub fn setting(&self) -> String {
         format!("{} {}", self.verifier, self.url)
     }
 
@@ -49,7 +49,7 @@ impl Log {
         Ok(TreeHead::parse(verifier.open(note)?)?)
     }
 
-    async fn get(&self, node: &Node, path: &str) -> Result<String> {
+    pub async fn get(&self, node: &Node, path: &str) -> Result<String> {
         let response = node.get(&format!("/go/sumdb/{}/{path}", self.name)).await?;
         ensure!(response.status == 200, "{path}: {response:?}");
         Ok(response.text())

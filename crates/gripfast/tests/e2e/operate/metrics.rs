@@ -64,6 +64,7 @@ async fn seen() -> Result<(Node, FakeGitHub, RedisServer, RemoteHost)> {
             ("GRIPFAST_DHT_LAN_ONLY", "true"),
             ("GRIPFAST_DHT_LISTEN", "/ip4/127.0.0.1/tcp/0"),
             ("GRIPFAST_REDIS_URL", &redis.url()),
+            ("GRIPFAST_INDEX_GITHUB", &github.place("/orgs/acme")),
             // So that other addresses of this machine are clients.
             ("GRIPFAST_TRUSTED_PROXY_CIDRS", "127.0.0.1/32"),
             ("GRIPFAST_HTTP_REQUESTS_PER_SECOND", "5"),
