@@ -24,12 +24,12 @@ use grip_relay::{Relay, WritePolicy};
 use grip_store::{EventStore, EventView as _, nostr_lmdb};
 use grip_tasks::{Ended, TaskGroup};
 use grip_types::{EventSource, Origin};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+pub(crate) use self::layout::check_own;
 use self::{events::Source, layout::View};
 use super::{component_settings, components::open, database, identity::Identity, lock::DirLock};
-use crate::{config::Settings, private_file};
+use crate::{commands::progress::Progress, config::Settings, private_file};
 
 /// Events that are decided together.
 const BATCH: usize = 256;
@@ -97,6 +97,7 @@ pub(crate) fn look(from: &Directories, settings: &Settings) -> anyhow::Result<Re
 
 /// Takes everything over.
 pub(crate) async fn run(from: &Directories, settings: &Settings) -> anyhow::Result<Report> {
+    check_own(&settings.git_data_path())?;
     let (views, mut report) = survey(from)?;
     let source = Source::open(from)?;
     let _lock = DirLock::take(&[
@@ -109,16 +110,16 @@ pub(crate) async fn run(from: &Directories, settings: &Settings) -> anyhow::Resu
         take_key(file, settings)?;
         report.key_taken = true;
     }
-    let bar = bar("repositories", views.len());
+    let mut progress = Progress::items("repositories", views.len() as u64);
     for view in &views {
         match view.copy(&settings.git_data_path()) {
             Ok(true) => report.repositories.taken += 1,
             Ok(false) => report.repositories.already_here += 1,
             Err(error) => report.skip(format!("{}: {error:#}", view.addr)),
         }
-        bar.inc(1);
+        progress.add(1);
     }
-    bar.finish_and_clear();
+    progress.finish();
     let target = Target::start(settings).await?;
     target.take_events(&source, &mut report).await?;
     target.compare(&views, &mut report);
@@ -149,16 +150,6 @@ fn take_key(file: &Path, settings: &Settings) -> anyhow::Result<()> {
     let place = settings.storage.data_dir.join(super::identity::KEY_FILE);
     let secret = keys.secret_key().to_secret_hex();
     private_file::put(&place, &secret).with_context(|| format!("cannot keep {}", place.display()))
-}
-
-/// Seen on a terminal only.
-fn bar(what: &'static str, count: usize) -> ProgressBar {
-    let bar = ProgressBar::new(count as u64);
-    if let Ok(style) = ProgressStyle::with_template("{prefix}  {bar:24} {pos}/{len}  {eta} left") {
-        bar.set_style(style.progress_chars("▰▰▱"));
-    }
-    bar.set_prefix(what);
-    bar
 }
 
 /// This node as far as an import needs it: nobody connects, nothing is fetched.
@@ -214,7 +205,7 @@ impl Target {
             report.skip("events that cannot be read");
         }
         events::order(&mut waiting, report);
-        let bar = bar("events", waiting.len());
+        let mut progress = Progress::items("events", waiting.len() as u64);
         let mut held = Vec::new();
         loop {
             let mut refused = Vec::new();
@@ -237,7 +228,7 @@ impl Target {
                             continue;
                         }
                     }
-                    bar.inc(1);
+                    progress.add(1);
                 }
             }
             let has_moved = refused.len() < before;
@@ -246,14 +237,14 @@ impl Target {
                 .partition(|(_, why)| has_moved && events::may_come(why));
             for (event, why) in last {
                 report.skip(format!("events of kind {}: {why}", event.kind.as_u16()));
-                bar.inc(1);
+                progress.add(1);
             }
             if again.is_empty() {
                 break;
             }
             waiting = again.into_iter().map(|(event, _)| event).collect();
         }
-        bar.finish_and_clear();
+        progress.finish();
         // What was held may have been released by what came after it.
         let view = self.store.read().context("cannot read the events")?;
         for id in held {

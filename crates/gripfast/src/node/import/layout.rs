@@ -56,6 +56,19 @@ pub(super) fn detect(git: &Path) -> anyhow::Result<Layout> {
     }
 }
 
+/// Fails where the repositories of this node would lie in a directory of 3.x: their objects are
+/// elsewhere, so they cannot be taken over where they are.
+pub(crate) fn check_own(git: &Path) -> anyhow::Result<()> {
+    if git.join(".grasp").exists() {
+        bail!(
+            "{} holds repositories as ngit-grasp 3 keeps them: name another one (git_data_path), and \
+             move in with `gripfast import-ngit-grasp`",
+            git.display()
+        );
+    }
+    Ok(())
+}
+
 impl Layout {
     pub(super) fn name(self) -> &'static str {
         match self {
