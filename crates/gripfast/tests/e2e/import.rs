@@ -1,5 +1,7 @@
 //! Moving in from ngit-grasp: directories as its versions lay them out.
 
+mod real;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -118,14 +120,6 @@ impl Left {
         serde_json::from_str(&printed).with_context(|| printed.clone())
     }
 
-    /// Everything below it, with its contents.
-    fn snapshot(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
-        let mut files = Vec::new();
-        collect(self.dir.path(), &mut files)?;
-        files.sort();
-        Ok(files)
-    }
-
     /// Starts the node and looks for all that was left.
     async fn must_be_served(&self, node: &mut Node) -> Result<()> {
         node.launch().await?;
@@ -163,6 +157,14 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Everything below a directory, with its contents.
+fn snapshot(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut files = Vec::new();
+    collect(path, &mut files)?;
+    files.sort();
+    Ok(files)
+}
+
 fn collect(path: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
@@ -182,7 +184,7 @@ async fn directories_of_each_version_are_moved_in_and_a_second_run_changes_nothi
     for version in [Version::One, Version::Three] {
         let mut node = Node::prepare(BINARY, &[])?;
         let left = Left::make(version, 3, &node)?;
-        let before = left.snapshot()?;
+        let before = snapshot(left.dir.path())?;
         let looked = left.import(&node, &["--dry-run"]).await?;
         ensure!(looked["repositories"]["found"] == 3, "{looked}");
         ensure!(!node.data_dir().exists(), "a dry run writes nothing");
@@ -195,7 +197,10 @@ async fn directories_of_each_version_are_moved_in_and_a_second_run_changes_nothi
         ensure!(again["events"]["taken"] == 0, "{again:#}");
         ensure!(again["events"]["already_here"] == 12, "{again:#}");
         ensure!(again["differing_refs"] == json!([]), "{again:#}");
-        ensure!(left.snapshot()? == before, "the source was changed");
+        ensure!(
+            snapshot(left.dir.path())? == before,
+            "the source was changed"
+        );
         left.must_be_served(&mut node).await?;
     }
     Ok(())
