@@ -206,10 +206,10 @@ async fn directories_of_each_version_are_moved_in_and_a_second_run_changes_nothi
     Ok(())
 }
 
-/// How many repositories: some, or what `cargo xtask campaign import` says.
+/// How many repositories of one owner: more than may wait for a client's push, or what `cargo xtask campaign import` says.
 fn many() -> usize {
     let asked = std::env::var("GRIPFAST_IMPORT_REPOSITORIES").ok();
-    asked.map_or(60, |count| count.parse().expect("a number"))
+    asked.map_or(120, |count| count.parse().expect("a number"))
 }
 
 #[tokio::test]
@@ -259,6 +259,34 @@ async fn many_are_moved_in(version: Version) -> Result<()> {
     let bound = Duration::from_secs(60) + Duration::from_millis(500) * u32::try_from(count)?;
     ensure!(taken < bound, "{taken:?}");
     left.must_be_served(&mut node).await
+}
+
+/// Each would wait a second for its announcement if a client had sent it.
+#[tokio::test]
+async fn states_that_nothing_announces_are_left_out_at_once() -> Result<()> {
+    const STATES: u32 = 40;
+    let node = Node::prepare(BINARY, &[])?;
+    let mut left = Left::make(Version::One, 1, &node)?;
+    let states = (0..STATES).map(|n| {
+        let (name, author) = (format!("gone-{n}"), Author::new());
+        author.state(&name, &[(MAIN, &left.tip)], Some(MAIN))
+    });
+    let states: Vec<_> = states.collect();
+    left.events.extend(states);
+    fs::remove_dir_all(left.relay())?;
+    testing::write(&left.relay(), &left.events);
+    let began = Instant::now();
+    let report = left.import(&node, &[]).await?;
+    ensure!(
+        began.elapsed() < Duration::from_secs(1) * STATES / 2,
+        "{:?}",
+        began.elapsed()
+    );
+    ensure!(report["events"]["taken"] == 4, "{report:#}");
+    // With the one that waited.
+    let why = "events of kind 30618: no announcement of their repository is here";
+    ensure!(report["skipped"][why] == STATES + 1, "{report:#}");
+    Ok(())
 }
 
 /// L-11: the key is taken when it is asked for.

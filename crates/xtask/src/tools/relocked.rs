@@ -1,10 +1,13 @@
-//! Crates that do not install by their own lock file: it names versions that not every copy of the
-//! index has. All else in it stays as their authors tested it.
+//! Crates whose own lock file names versions that not every copy of the index has. All else in it stays
+//! as their authors tested it: some of what they need was yanked since, and can be had by a lock file
+//! alone.
 
-use std::{env, fs, path::Path};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
-use cargo_metadata::MetadataCommand;
 
 use crate::run;
 
@@ -17,16 +20,22 @@ pub(super) struct Relocked {
 }
 
 impl Relocked {
-    /// Installs it below `root`.
+    /// Installs it below `root`: as it is locked, else with the pins.
     pub(super) fn install(&self, root: &Path) -> anyhow::Result<()> {
         let (krate, version) = (self.krate, self.version);
-        eprintln!(
-            "installing {krate} {version} into {} (once)",
-            root.display()
-        );
+        if super::install(krate, version, krate, root).is_ok() {
+            return Ok(());
+        }
+        let place = root.display();
+        eprintln!("installing {krate} {version} into {place} with another lock file");
         let dir = tempfile::tempdir()?;
         let source = dir.path().join("source");
-        self.unpack(dir.path(), &source)?;
+        run::succeed(
+            run::command("cp")
+                .arg("-r")
+                .arg(self.unpacked()?)
+                .arg(&source),
+        )?;
         for (named, used) in self.pins {
             let mut update = run::cargo_with(&format!("update --quiet {named} --precise {used}"));
             run::succeed(update.current_dir(&source))?;
@@ -44,28 +53,15 @@ impl Relocked {
             .with_context(|| format!("{krate} {version} is needed by the tests and cannot be had"))
     }
 
-    /// Has cargo fetch the source, as for somebody who depends on it, and copies that.
-    fn unpack(&self, dir: &Path, source: &Path) -> anyhow::Result<()> {
-        let asking = dir.join("asking");
-        fs::create_dir_all(asking.join("src"))?;
-        fs::write(asking.join("src/lib.rs"), "")?;
-        let (krate, version) = (self.krate, self.version);
-        let manifest = format!(
-            "[package]\nname = \"asking\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
-             [dependencies]\n{krate} = \"={version}\"\n"
-        );
-        fs::write(asking.join("Cargo.toml"), manifest)?;
-        let found = MetadataCommand::new()
-            .manifest_path(asking.join("Cargo.toml"))
-            .current_dir(&asking)
-            .exec()
-            .with_context(|| format!("{krate} {version} cannot be fetched"))?;
-        let mut packages = found.packages.iter();
-        let package = packages.find(|package| package.name.as_str() == krate);
-        let manifest = &package.context("cargo fetched it")?.manifest_path;
-        let fetched = manifest
-            .parent()
-            .context("a manifest lies in a directory")?;
-        run::succeed(run::command("cp").arg("-r").arg(fetched).arg(source))
+    /// Where cargo has unpacked the source, which it does before it reads the lock file.
+    fn unpacked(&self) -> anyhow::Result<PathBuf> {
+        let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
+        let sources = home.context("HOME is not set")?.join("registry/src");
+        let name = format!("{}-{}", self.krate, self.version);
+        let indexes = fs::read_dir(&sources).with_context(|| sources.display().to_string())?;
+        let mut found = indexes.flatten().map(|index| index.path().join(&name));
+        let found = found.find(|path| path.join("Cargo.lock").is_file());
+        found.with_context(|| format!("cargo did not fetch {name}"))
     }
 }
