@@ -18,6 +18,8 @@ use tempfile::TempDir;
 use crate::BINARY;
 
 const MAIN: &str = "refs/heads/main";
+/// Events that are asked for at once.
+const IDS_PER_QUERY: usize = 100;
 
 /// What another server left behind.
 struct Left {
@@ -125,8 +127,13 @@ impl Left {
         node.launch().await?;
         let mut relay = node.connect().await?;
         let (served, lost) = self.events.split_at(self.events.len() - 2);
-        for event in served {
-            ensure!(relay.serves(&event.id).await?, "{}", event.kind.as_u16());
+        for events in served.chunks(IDS_PER_QUERY) {
+            let mut ids: Vec<_> = events.iter().map(|event| event.id).collect();
+            let found = relay.query(&[json!({ "ids": ids })]).await?;
+            let mut found: Vec<_> = found.iter().map(|event| event.id).collect();
+            ids.sort();
+            found.sort();
+            ensure!(found == ids, "{} of {} are served", found.len(), ids.len());
         }
         for event in lost {
             ensure!(!relay.serves(&event.id).await?, "{}", event.kind.as_u16());
