@@ -176,10 +176,9 @@ impl View {
     }
 }
 
+/// The identifier of a directory: ngit-grasp escapes nothing in names of files.
 fn identifier(directory: &str) -> Option<Identifier> {
-    let stem = directory.strip_suffix(".git")?;
-    let encoded = Identifier::from_encoded(stem);
-    encoded.or_else(|_| Identifier::parse(stem)).ok()
+    Identifier::parse(directory.strip_suffix(".git")?).ok()
 }
 
 fn is_sha256(repository: &Path) -> bool {

@@ -17,6 +17,8 @@ struct Hosted {
     copy: LocalProject,
     /// With a state that waits for its push.
     waves: LocalProject,
+    /// Named with what is escaped in URLs, and with what looks escaped and is not.
+    odd: LocalProject,
     /// Announced, and never pushed to.
     empty: LocalProject,
     held: Vec<Event>,
@@ -52,6 +54,8 @@ impl Hosted {
         let copy = LocalProject::with_tree("tides", clone)?;
         copy.publish(node, 60).await?;
 
+        let odd = LocalProject::new("höhe 100%25")?;
+        odd.publish(node, 60).await?;
         let waves = LocalProject::new("waves")?;
         waves.publish(node, 60).await?;
         let next = waves.tree.commit("crest", "not pushed")?;
@@ -68,6 +72,7 @@ impl Hosted {
             tides,
             copy,
             waves,
+            odd,
             empty,
         };
         hosted.talk(node).await?;
@@ -95,8 +100,8 @@ impl Hosted {
         Ok(())
     }
 
-    fn projects(&self) -> [&LocalProject; 3] {
-        [&self.tides, &self.copy, &self.waves]
+    fn projects(&self) -> [&LocalProject; 4] {
+        [&self.tides, &self.copy, &self.waves, &self.odd]
     }
 }
 
@@ -154,7 +159,7 @@ async fn what_ngit_grasp_3_wrote_is_served_here_as_it_was() -> Result<()> {
     ensure!(!node.data_dir().exists(), "a dry run writes nothing");
     let key = server.key();
     let report = import(&server, &node, &["--key", &key.to_string_lossy()]).await?;
-    ensure!(report["repositories"]["taken"] == 4, "{report:#}");
+    ensure!(report["repositories"]["taken"] == 5, "{report:#}");
     ensure!(report["differing_refs"] == json!([]), "{report:#}");
     ensure!(report["key_taken"] == true, "{report:#}");
     let again = import(&server, &node, &[]).await?;
