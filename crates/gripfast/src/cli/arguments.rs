@@ -66,9 +66,14 @@ fn below(parent: &str, leaf: clap::Command) -> clap::Command {
         (_, "backfill") => asking(leaf)
             .mut_arg("url", |url| url.hide(true))
             .args(["data_dir", "database_url"].map(plain_option)),
+        ("repos", "blocks") | ("holding", "ls") => {
+            asking(leaf).arg(plain_option("data_dir")).arg(limit())
+        }
         (_, "now" | "retry" | "drop" | "reextract" | "retention" | "verify")
         | ("repos" | "events" | "holding", _) => asking(leaf).arg(plain_option("data_dir")),
-        ("sync", "status") | (_, "ls" | "gaps" | "repo" | "sumdb") => asking(leaf).arg(limit()),
+        ("sync", "status") | (_, "causes" | "gaps" | "ls" | "repo" | "sources" | "sumdb") => {
+            asking(leaf).arg(limit())
+        }
         _ => asking(leaf),
     }
 }

@@ -165,3 +165,36 @@ async fn a_check_shows_how_far_it_is_on_a_terminal_alone() -> Result<()> {
     ensure!(text == "2 identifiers: relay and git agree\n", "{text}");
     Ok(())
 }
+
+#[tokio::test]
+async fn every_report_is_json_where_that_is_asked_for() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    for command in [
+        "status",
+        "healthcheck",
+        "version",
+        "config",
+        "config --service",
+        "check",
+        "explain npub1x/y",
+        "purgatory ls",
+        "sync status",
+        "repos ls",
+        "repos size",
+        "repos blocks",
+        "holding ls",
+        "pins",
+        "queue ls",
+        "queue causes",
+        "index status",
+        "index sources",
+        "index sumdb",
+    ] {
+        let words: Vec<_> = command.split(' ').chain(["--json"]).collect();
+        let output = node.command(&words).output().await?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let read = serde_json::from_str::<serde_json::Value>(&text);
+        read.with_context(|| format!("{command}: {text}"))?;
+    }
+    Ok(())
+}
