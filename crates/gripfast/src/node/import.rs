@@ -232,16 +232,16 @@ impl Target {
                 let admissions = self.relay.admit(&self.policy, texts, source).await;
                 for (event, admission) in batch.into_iter().zip(admissions) {
                     let answer = admission.answer;
-                    if !answer.accepted {
-                        refused.push((event, answer.message));
-                        continue;
-                    }
-                    announced.extend(events::announced(&event));
                     match answer.prefix() {
                         Some("duplicate") => report.events.already_here += 1,
+                        _ if !answer.accepted => {
+                            refused.push((event, answer.message));
+                            continue;
+                        }
                         Some("purgatory") => held.push(event.id),
                         _ => report.events.taken += 1,
                     }
+                    announced.extend(events::announced(&event));
                     progress.add(1);
                 }
             }
