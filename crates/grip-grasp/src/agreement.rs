@@ -15,7 +15,7 @@ mod settle;
 mod unsettled;
 
 pub(crate) use audit::Auditor;
-pub use check::{CheckOptions, Checked};
+pub use check::{CheckOptions, CheckRange, Checked};
 pub use disagreement::{Disagreement, Fault};
 pub(crate) use expected::Expected;
 pub(crate) use settle::announced;

@@ -41,7 +41,7 @@ mod sync;
 mod unused_stores;
 mod withdrawal;
 
-pub use agreement::{CheckOptions, Checked, Disagreement, Fault};
+pub use agreement::{CheckOptions, CheckRange, Checked, Disagreement, Fault};
 pub use collection::{CollectionTotals, Keep};
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};

@@ -3,7 +3,9 @@
 //!
 //! With the feature `fault-points`, the variable `GRIPFAST_FAULT` set to `name` or `name:N` aborts
 //! the process the first (or N-th) time the point `name` is reached: no destructor runs, no buffer
-//! is flushed, just as with `kill -9`. Without the feature a point is an empty inline function.
+//! is flushed, just as with `kill -9`. Set to `name@FILE`, whoever reaches the point waits there until
+//! the file is there, as on a slow disk; only for points of blocking work. Without the feature a point
+//! is an empty inline function.
 
 /// Dies here if the environment says so, after what a test has asked for with [`meet`].
 #[cfg(feature = "fault-points")]
@@ -19,8 +21,8 @@ pub fn point(name: &'static str) {
         let setting = std::env::var("GRIPFAST_FAULT").ok()?;
         Some(Trigger::parse(&setting))
     });
-    if TRIGGER.as_ref().is_some_and(|trigger| trigger.fires(name)) {
-        std::process::abort();
+    if let Some(trigger) = TRIGGER.as_ref().filter(|trigger| trigger.fires(name)) {
+        trigger.act();
     }
 }
 
@@ -47,12 +49,21 @@ struct Trigger {
     name: String,
     /// Hits that still pass.
     left: std::sync::atomic::AtomicU64,
+    /// What is waited for, instead of dying.
+    awaited: Option<std::path::PathBuf>,
 }
 
 #[cfg(any(feature = "fault-points", test))]
 impl Trigger {
-    /// Reads `name` or `name:N`; names themselves may hold colons.
+    /// Reads `name`, `name:N` or `name@FILE`; names themselves may hold colons.
     fn parse(setting: &str) -> Self {
+        if let Some((name, file)) = setting.split_once('@') {
+            return Self {
+                name: name.to_owned(),
+                left: 0.into(),
+                awaited: Some(file.into()),
+            };
+        }
         let (name, hit) = match setting.rsplit_once(':') {
             Some((name, hit)) => match hit.parse::<u64>() {
                 Ok(hit) => (name, hit),
@@ -63,6 +74,22 @@ impl Trigger {
         Self {
             name: name.to_owned(),
             left: hit.saturating_sub(1).into(),
+            awaited: None,
+        }
+    }
+
+    /// Waits, or ends the process.
+    #[cfg(feature = "fault-points")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread that a test lets wait, in no build that is released"
+    )]
+    fn act(&self) {
+        let Some(file) = &self.awaited else {
+            std::process::abort();
+        };
+        while !file.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
         }
     }
 
@@ -93,5 +120,12 @@ mod tests {
         let trigger = Trigger::parse("refs-written:3");
         let hits: Vec<bool> = (0..4).map(|_| trigger.fires("refs-written")).collect();
         assert_eq!(hits, [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_file_is_waited_for_at_every_hit() {
+        let trigger = Trigger::parse("layout@/tmp/a:1");
+        assert!(trigger.fires("layout") && trigger.fires("layout"));
+        assert_eq!(trigger.awaited, Some("/tmp/a:1".into()));
     }
 }

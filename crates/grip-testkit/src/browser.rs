@@ -4,7 +4,6 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -12,7 +11,6 @@ use tokio::sync::Mutex;
 use crate::{
     http::Connection,
     installed::browser_script,
-    node::descendants,
     process::Process,
     wait::{until, until_ok},
 };
@@ -93,17 +91,7 @@ fn started_on(log: &str) -> Option<u16> {
 impl Drop for Driver {
     fn drop(&mut self) {
         // The browser does not end with what drives it.
-        let started = self
-            .process
-            .child
-            .as_ref()
-            .map(|child| descendants(child.id()));
-        for (pid, _) in started.unwrap_or_default() {
-            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            // One that has ended by itself is as dead as we want it.
-            let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
-        }
-        self.process.kill();
+        self.process.kill_all();
     }
 }
 

@@ -100,10 +100,17 @@ impl WorkTree {
         self.tip("HEAD")
     }
 
-    /// Commits `size_mib` of data that does not compress, in files of `file_mib`.
+    /// Commits `size_mib` of data that does not compress, in files of `file_mib`; every time the
+    /// same.
     pub fn commit_noise(&self, size_mib: u64, file_mib: usize) -> Result<String> {
+        self.commit_noise_of(0, size_mib, file_mib)
+    }
+
+    /// The same with other data for every seed.
+    pub fn commit_noise_of(&self, seed: u64, size_mib: u64, file_mib: usize) -> Result<String> {
         self.git(["config", "core.compression", "0"])?;
-        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        // A generator of this kind never leaves zero, so the seed must not lead there.
+        let mut state = 0x2545_f491_4f6c_dd1d_u64.wrapping_add(seed << 1);
         let mut word = || {
             state ^= state << 13;
             state ^= state >> 7;

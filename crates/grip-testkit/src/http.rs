@@ -149,6 +149,13 @@ impl Connection {
         Ok(self.stream.get_mut().write_all(bytes).await?)
     }
 
+    /// Waits until the first bytes of a response are here, and leaves them.
+    pub async fn begun(&mut self) -> Result<()> {
+        let bytes = within("a response begins", self.stream.fill_buf()).await??;
+        ensure!(!bytes.is_empty(), "the connection was closed");
+        Ok(())
+    }
+
     /// The next response, whole; one that is cut is an error.
     pub async fn response(&mut self) -> Result<Response> {
         within("a response", self.read()).await?

@@ -296,9 +296,25 @@ impl Node {
     #[expect(clippy::disallowed_methods, reason = "tests run the real binary")]
     pub fn command(&self, arguments: &[&str]) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(&self.binary);
+        command.args(arguments);
+        self.as_operator(command)
+    }
+
+    /// The same on a terminal of its own, with all that it prints as output. Arguments are words of a
+    /// shell.
+    #[expect(clippy::disallowed_methods, reason = "tests run the real binary")]
+    pub fn command_on_terminal(&self, arguments: &[&str]) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new("script");
+        let line = format!("'{}' {}", self.binary.display(), arguments.join(" "));
+        command
+            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+            .env("TERM", "xterm");
+        self.as_operator(command)
+    }
+
+    fn as_operator(&self, mut command: tokio::process::Command) -> tokio::process::Command {
         command
             .current_dir(self.dir.path())
-            .args(arguments)
             .env("NGIT_BIND_ADDRESS", self.authority())
             .env("NGIT_DOMAIN", self.authority())
             .env("GRIPFAST_DATA_DIR", self.data_dir())
@@ -337,7 +353,7 @@ fn descendants_rss_bytes(ancestor: u32) -> u64 {
 }
 
 /// The processes that `ancestor` started, and those they started, with their memory in KiB.
-pub(crate) fn descendants(ancestor: u32) -> Vec<(u64, u64)> {
+fn descendants(ancestor: u32) -> Vec<(u64, u64)> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let status = |entry: std::fs::DirEntry| {
         let status = std::fs::read_to_string(entry.path().join("status")).ok()?;

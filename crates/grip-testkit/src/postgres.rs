@@ -14,18 +14,20 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{node::free_port, process::Process};
+use crate::{
+    node::free_port,
+    process::{Process, family::Family},
+};
 
 mod account;
-mod family;
 mod launcher;
 mod programs;
+mod shared_memory;
 mod template;
 #[cfg(test)]
 mod tests;
 
 use account::Account;
-use family::Family;
 use programs::Programs;
 
 /// How often another port is tried when somebody took ours between finding and using it.
@@ -137,9 +139,8 @@ impl PostgresServer {
 
     /// Ends all its processes as a power cut would.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.process.child.take() {
-            Family::of(&child).kill(&mut child);
-            family::remove_shared_memory(&self.data(), child.id());
+        if let Some(id) = self.process.kill_all() {
+            shared_memory::remove(&self.data(), id);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Process of a server that tests start, kill and ask to end, with all that it prints.
 
+pub(crate) mod family;
+
 use std::{
     fs::File,
     path::PathBuf,
@@ -9,6 +11,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use self::family::Family;
 use crate::wait::until;
 
 #[derive(Debug)]
@@ -40,6 +43,14 @@ impl Process {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// Ends it with all that it started, and waits until they are gone: a server that forks leaves its
+    /// workers behind when it is killed alone. Returns the id of the first one.
+    pub(crate) fn kill_all(&mut self) -> Option<u32> {
+        let mut child = self.child.take()?;
+        Family::of(&child).kill(&mut child);
+        Some(child.id())
     }
 
     pub(crate) fn running(&self) -> Result<&Child> {
@@ -84,5 +95,32 @@ impl Process {
     /// All that it has printed, over all its lives.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "processes to be killed")]
+    async fn what_a_server_started_goes_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut process = Process::new(dir.path().join("log"));
+        let mut command = Command::new("sh");
+        // A server with a worker that has one of its own.
+        command.args(["-c", "sh -c 'sleep 600 & wait' & wait"]);
+        process.redirect(&mut command).unwrap();
+        process.child = Some(command.spawn().unwrap());
+        let family = Family::of(process.running().unwrap());
+        let started = until("there are three generations", || {
+            let started = family.descendants();
+            std::future::ready((started.len() == 2).then_some(started))
+        });
+        let started = started.await.unwrap();
+        process.kill_all();
+        let is_gone = |pid: &Pid| matches!(family::stat(*pid), None | Some(('Z', _)));
+        assert!(started.iter().all(is_gone), "{started:?}");
+        assert!(!process.is_running());
     }
 }

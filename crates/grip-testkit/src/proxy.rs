@@ -1,6 +1,6 @@
 //! Real reverse proxies, nginx and Caddy, with the configuration that is shipped for them.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
@@ -11,7 +11,10 @@ use crate::{Node, node::free_port, process::Process};
 /// Where the shipped configurations expect the node.
 const NODE: &str = "127.0.0.1:7334";
 
-/// A proxy in front of a node, killed when dropped.
+/// How long nginx waits where the configuration does not say; a minute in earnest.
+pub const NGINX_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A proxy in front of a node, killed with its workers when dropped.
 #[derive(Debug)]
 pub struct ProxyServer {
     port: u16,
@@ -22,7 +25,7 @@ pub struct ProxyServer {
 
 impl ProxyServer {
     /// Starts nginx. It listens as the shipped server block says, with a certificate made for the
-    /// test, and without TLS on a second port.
+    /// test, and without TLS on a second port; times that the block leaves out are short.
     pub async fn nginx(shipped: &str, node: &Node) -> Result<Self> {
         let dir = TempDir::new()?;
         let (port, tls_port) = (free_port()?, free_port()?);
@@ -47,10 +50,14 @@ impl ProxyServer {
         let at = at.display();
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
         let temporary = temporary.map(|name| format!("{name}_temp_path {at}/{name};"));
+        let patience = ["proxy_read", "proxy_send", "send", "client_body"];
+        let patience =
+            patience.map(|what| format!("{what}_timeout {}s;", NGINX_PATIENCE.as_secs()));
         let text = format!(
             "daemon off;\nuser root;\npid {at}/nginx.pid;\nerror_log stderr;\nevents {{}}\n\
-             http {{\naccess_log off;\n{}\n{server}\n}}\n",
-            temporary.join("\n")
+             http {{\naccess_log off;\n{}\n{}\n{server}\n}}\n",
+            temporary.join("\n"),
+            patience.join("\n")
         );
         let file = dir.path().join("nginx.conf");
         fs::write(&file, text)?;
@@ -125,7 +132,7 @@ impl ProxyServer {
 
 impl Drop for ProxyServer {
     fn drop(&mut self) {
-        self.process.kill();
+        self.process.kill_all();
     }
 }
 

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::{RelayClient, installed::installed, node::free_port, process::Process};
 
 /// The version that `cargo xtask test` installs.
-const VERSION: &str = "1.14";
+pub(crate) const VERSION: &str = "1.14";
 /// How often another port is tried when somebody took ours between finding and using it.
 const PORTS_TRIED: usize = 5;
 
@@ -37,7 +37,7 @@ impl PythonRelay {
             if relay.process.until(answers).await.is_ok() {
                 return Ok(relay);
             }
-            relay.process.kill();
+            relay.process.kill_all();
         }
         bail!("nostr-relay does not start:\n{}", relay.log());
     }
@@ -84,6 +84,6 @@ impl PythonRelay {
 
 impl Drop for PythonRelay {
     fn drop(&mut self) {
-        self.process.kill();
+        self.process.kill_all();
     }
 }

@@ -1,11 +1,11 @@
-//! Pushes as bytes, for clients that git would never be.
+//! Pushes and fetches as bytes, for clients that git would never be.
 
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::{WorkTree, git};
+use crate::{WorkTree, git, http::request};
 
 /// Forty zeros: no object.
 pub const ZERO: &str = "0000000000000000000000000000000000000000";
@@ -62,3 +62,19 @@ pub async fn pack_with(
 
 /// The content type of a push.
 pub const PUSH_TYPE: &str = "application/x-git-receive-pack-request";
+
+/// A request for all that `tip` reaches, of the repository at `path`, by a client that says it has
+/// `haves`.
+pub fn fetch_request(path: &str, tip: &str, haves: impl IntoIterator<Item = String>) -> Vec<u8> {
+    let mut body = packet(format!("want {tip} side-band-64k ofs-delta\n").as_bytes());
+    body.extend(b"0000");
+    for have in haves {
+        body.extend(packet(format!("have {have}\n").as_bytes()));
+    }
+    body.extend(packet(b"done\n"));
+    let headers = [
+        ("content-type", "application/x-git-upload-pack-request"),
+        ("connection", "close"),
+    ];
+    request("POST", &format!("{path}/git-upload-pack"), &headers, &body)
+}

@@ -85,6 +85,7 @@ async fn serve(
         *amnesia = Some(Amnesia::begin(&parent, &mut loaded.settings)?);
     }
     let settings = &loaded.settings;
+    import::check_own(&settings.git_data_path())?;
     let _lock = DirLock::take(&[
         &settings.storage.data_dir,
         &settings.git_data_path(),

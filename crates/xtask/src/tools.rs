@@ -1,6 +1,7 @@
 //! Programs that tests need beside Rust: found, or installed once.
 
 mod fixtures;
+mod relocked;
 
 use std::{
     env,
@@ -11,12 +12,19 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+use self::relocked::Relocked;
 use crate::run;
 
 /// The client lines that tests speak with. 3.0.4 does not resolve: a dependency was yanked.
 pub(crate) const NGIT_VERSIONS: &[&str] = &["3.0.3", "2.6.2"];
 /// The field's own suite for GRASP servers.
 const AUDIT_VERSION: &str = "0.2.0";
+/// The peer that operators move in from.
+const NGIT_GRASP: Relocked = Relocked {
+    krate: "ngit-grasp",
+    version: "3.0.10",
+    pins: &[("webpki-roots@1.0.11", "1.0.10")],
+};
 /// A relay of another make, from the Python package index.
 const PYTHON_RELAY_VERSION: &str = "1.14";
 const NEXTEST_VERSION: &str = "0.9.143";
@@ -24,7 +32,7 @@ const DENY_VERSION: &str = "0.20.2";
 
 /// Everything that tests need, in place.
 pub(crate) struct Tools {
-    /// Holds `<crate>-<version>/bin` of each counterpart: `ngit` and `grasp-audit`.
+    /// Holds `<crate>-<version>/bin` of each counterpart: `ngit`, `grasp-audit` and `ngit-grasp`.
     pub(crate) installed_dir: PathBuf,
     /// Holds the packages `webhooks-examples` and `fixtures` of GitHub's payloads.
     pub(crate) fixtures_dir: PathBuf,
@@ -66,13 +74,14 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
     for (krate, version) in ngit.chain([("grasp-audit", AUDIT_VERSION)]) {
         let root = cache.join(format!("{krate}-{version}"));
         if !root.join("bin").join(krate).is_file() {
-            // Its TLS is that of the system.
-            system_program("pkg-config", "pkg-config")?;
-            if !run::exists("pkg-config", "openssl") {
-                apt_install("libssl-dev")?;
-            }
+            system_tls()?;
         }
         install(krate, version, krate, &root)?;
+    }
+    let root = cache.join(format!("{}-{}", NGIT_GRASP.krate, NGIT_GRASP.version));
+    if !root.join("bin").join(NGIT_GRASP.krate).is_file() {
+        system_tls()?;
+        NGIT_GRASP.install(&root)?;
     }
     python_relay(&cache.join(format!("nostr-relay-{PYTHON_RELAY_VERSION}")))?;
     // A clock that is wrong, for one process.
@@ -85,6 +94,15 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
         fixtures_dir,
         path,
     })
+}
+
+/// Sees that programs can be built whose TLS is that of the system.
+fn system_tls() -> anyhow::Result<()> {
+    system_program("pkg-config", "pkg-config")?;
+    if !run::exists("pkg-config", "openssl") {
+        apt_install("libssl-dev")?;
+    }
+    Ok(())
 }
 
 /// Makes an archive of a minimal Debian with what the package depends on, unless it is there. Its

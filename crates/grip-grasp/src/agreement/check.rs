@@ -1,9 +1,10 @@
 //! The audit of everything, page by page, for the operator.
 
-use std::{ops::Bound, sync::Arc};
+use std::{ops::Bound, sync::Arc, time::Duration};
 
 use grip_nostr::RepoAddr;
 use grip_types::Identifier;
+use tokio::time::Instant;
 
 use super::{Disagreement, Fault};
 use crate::{Grasp, LookError, error::GraspError, grasp::Core};
@@ -13,11 +14,23 @@ use crate::{Grasp, LookError, error::GraspError, grasp::Core};
 pub struct Checked {
     /// How many identifiers were looked at.
     pub identifiers: usize,
+    /// How many there are on all pages.
+    pub total: usize,
     /// The last of them, unless it was the last of all.
     pub next: Option<Identifier>,
     pub found: Vec<Disagreement>,
     /// Of a repair, what it could not settle yet.
     pub left: Vec<Disagreement>,
+}
+
+/// The identifiers that one page may have.
+#[derive(Clone, Debug)]
+pub struct CheckRange {
+    /// The first ones, or those after this one.
+    pub after: Option<Identifier>,
+    pub limit: usize,
+    /// None is begun after this time; one always is.
+    pub time: Duration,
 }
 
 /// How a check goes about it.
@@ -30,21 +43,22 @@ pub struct CheckOptions {
 }
 
 impl Grasp {
-    /// Audits up to `limit` identifiers after `after`; the last page also tells what is on disk and
-    /// belongs to nobody.
+    /// Audits the identifiers of one page; the last one also tells what is on disk and belongs to
+    /// nobody.
     pub async fn check(
         &self,
-        after: Option<Identifier>,
-        limit: usize,
+        range: CheckRange,
         options: CheckOptions,
     ) -> Result<Checked, LookError> {
-        let all = self.identifiers();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let page = all.range((from, Bound::Unbounded)).take(limit);
-        let mut checked = Checked::default();
-        for identifier in page {
+        let (all, began) = (self.identifiers(), Instant::now());
+        let from = range.after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut checked = Checked {
+            total: all.len(),
+            ..Checked::default()
+        };
+        let mut rest = all.range((from, Bound::Unbounded)).peekable();
+        while let Some(identifier) = rest.next() {
             checked.identifiers += 1;
-            checked.next = Some(identifier.clone());
             self.core.read_again(identifier).await?;
             let mut found = self.audit(identifier).await?;
             if options.full {
@@ -61,16 +75,18 @@ impl Grasp {
                 checked.left.extend(left);
             }
             checked.found.extend(found);
-        }
-        if checked.identifiers < limit {
-            checked.next = None;
-            let stray = self.core.blocking("grasp.audit", Core::stray_repositories);
-            let stray = stray.await??;
-            if options.repair {
-                checked.left.extend(stray.iter().cloned());
+            let is_full = checked.identifiers >= range.limit || began.elapsed() >= range.time;
+            if is_full && rest.peek().is_some() {
+                checked.next = Some(identifier.clone());
+                return Ok(checked);
             }
-            checked.found.extend(stray);
         }
+        let stray = self.core.blocking("grasp.audit", Core::stray_repositories);
+        let stray = stray.await??;
+        if options.repair {
+            checked.left.extend(stray.iter().cloned());
+        }
+        checked.found.extend(stray);
         Ok(checked)
     }
 }

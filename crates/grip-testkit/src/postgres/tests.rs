@@ -10,7 +10,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::wait::until;
+use crate::{process::family, wait::until};
 
 /// Tells a copy of this test binary to hold a server and to write its URL into this file.
 const HOLD: &str = "GRIP_TESTKIT_HOLD_POSTGRES";
@@ -64,7 +64,7 @@ async fn a_durable_server_keeps_what_it_answered_through_a_kill() {
     ask(&server, "CREATE TABLE t (n int)");
     ask(&server, "INSERT INTO t VALUES (7)");
     let (family, url) = (server.family().unwrap(), server.url());
-    let children = family.children();
+    let children = family.descendants();
     assert!(children.len() > 2, "{children:?}");
     assert!(shared_memory(&server).is_some());
     server.kill();
@@ -108,7 +108,7 @@ async fn a_frozen_server_stands_still_with_all_its_processes_until_it_is_thawed(
     let family = server.family().unwrap();
     server.freeze().unwrap();
     let still = || {
-        let children = family.children();
+        let children = family.descendants();
         let still = |pid: &rustix::process::Pid| matches!(family::stat(*pid), Some(('T' | 'Z', _)));
         let all = !children.is_empty() && children.iter().all(still);
         std::future::ready(all.then_some(()))
@@ -152,7 +152,7 @@ async fn a_server_ends_with_a_process_that_is_killed_even_while_it_is_frozen() {
         };
         let first = rustix::process::Pid::from_raw(pid).unwrap();
         let family = Family::at(first);
-        let mut processes = family.children();
+        let mut processes = family.descendants();
         processes.push(first);
         assert!(then == "freeze" || answers(port).await);
         holder.kill().unwrap();

@@ -20,7 +20,7 @@ use std::{
 use grip_db::Db;
 use grip_git::{KeptObjects, Repositories};
 use grip_store::EventStore;
-use grip_tasks::TaskGroup;
+use grip_tasks::{TaskGroup, fault};
 use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::{
@@ -194,6 +194,7 @@ impl Parts {
             let events = events.clone();
             self.blocking(move || {
                 store.copy_to(&events).map_err(io::Error::other)?;
+                fault::point("backup.events_copied");
                 let frozen = repositories.freeze(&kept, &linked)?;
                 Ok((frozen, copied_bytes(&place)))
             })

@@ -1,6 +1,8 @@
 //! The audit of what is served against what is on disk, page by page.
 
-use grip_grasp::CheckOptions;
+use std::time::Duration;
+
+use grip_grasp::{CheckOptions, CheckRange};
 use grip_types::Identifier;
 use http::StatusCode;
 use serde_json::json;
@@ -13,8 +15,10 @@ use crate::{
     request_context::{HttpResult, RequestContext},
 };
 
-/// Identifiers of one page; of a full check one, since it reads every object.
+/// Identifiers of one page.
 const PER_PAGE: usize = 100;
+/// After this time a page ends, so that a client hears how far it is.
+const PAGE_TIME: Duration = Duration::from_secs(2);
 
 /// Audits the identifiers after `after`; `full` reads every object, `repair` settles what is found.
 pub(crate) async fn run(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
@@ -26,9 +30,13 @@ pub(crate) async fn run(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     let after = query_text(query, "after")?;
     let after = after.as_deref().map(Identifier::parse).transpose();
     let after = after.map_err(|e| WebError::Malformed(e.to_string()))?;
-    let limit = if options.full { 1 } else { PER_PAGE };
+    let range = CheckRange {
+        after,
+        limit: PER_PAGE,
+        time: PAGE_TIME,
+    };
     let audit = admin.begin("check", format!("{options:?}"));
-    let checked = cx.app.web.grasp.check(after, limit, options).await;
+    let checked = cx.app.web.grasp.check(range, options).await;
     audit.end(if checked.is_ok() { "done" } else { "failed" });
     let checked = checked.map_err(|e| WebError::internal("the audit failed", e))?;
     json(

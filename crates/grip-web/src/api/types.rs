@@ -360,6 +360,8 @@ pub struct FrozenState {
 pub struct CheckPage {
     /// How many identifiers were looked at.
     pub identifiers: usize,
+    /// How many there are on all pages.
+    pub total: usize,
     /// Where the next page begins; none if this was the last.
     pub next: Option<String>,
     pub disagreements: Vec<DisagreementFacts>,
@@ -428,6 +430,7 @@ impl CheckPage {
         };
         let grip_grasp::Checked {
             identifiers,
+            total,
             next,
             found,
             left,
@@ -443,6 +446,7 @@ impl CheckPage {
         };
         Self {
             identifiers,
+            total,
             next: next.map(|next| next.as_str().to_owned()),
             disagreements: found.into_iter().map(of).collect(),
         }

@@ -21,6 +21,8 @@ pub(crate) struct Made {
     pub(crate) name: String,
     pub(crate) files: usize,
     pub(crate) bytes: u64,
+    /// Bytes of files that no earlier backup is known to have whole.
+    pub(crate) read_bytes: u64,
     /// Bytes that no earlier backup had.
     pub(crate) new_bytes: u64,
     pub(crate) is_without_database: bool,
@@ -42,8 +44,9 @@ pub(crate) fn make(directory: &Directory, sources: &Sources, url: &str) -> anyho
     let mut making = Making {
         directory,
         trusted,
+        read_bytes: 0,
         new_bytes: 0,
-        progress: Progress::new("backup", sources.bytes()),
+        progress: Progress::bytes("backup", sources.bytes()),
         buffer: Vec::with_capacity(BLOCK),
     };
     let mut files = Vec::with_capacity(sources.files.len());
@@ -68,7 +71,7 @@ pub(crate) fn make(directory: &Directory, sources: &Sources, url: &str) -> anyho
         blocks: None,
     });
     files.extend(empty);
-    let new_bytes = making.new_bytes;
+    let (read_bytes, new_bytes) = (making.read_bytes, making.new_bytes);
     making.progress.finish();
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -87,6 +90,7 @@ pub(crate) fn make(directory: &Directory, sources: &Sources, url: &str) -> anyho
         name,
         files: snapshot.files.len(),
         bytes: snapshot.bytes(),
+        read_bytes,
         new_bytes,
         is_without_database: snapshot.is_without_database,
     })
@@ -105,6 +109,7 @@ struct Making<'a> {
     directory: &'a Directory,
     /// Blocks that complete backups name.
     trusted: HashSet<Digest>,
+    read_bytes: u64,
     new_bytes: u64,
     progress: Progress,
     buffer: Vec<u8>,
@@ -128,6 +133,7 @@ impl Making<'_> {
             if self.buffer.is_empty() {
                 break;
             }
+            self.read_bytes += self.buffer.len() as u64;
             let digest = Digest::of(&self.buffer);
             let is_trusted = self.trusted.contains(&digest);
             if self

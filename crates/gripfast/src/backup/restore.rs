@@ -156,7 +156,7 @@ pub(crate) async fn restore(
         beside.push(suffix);
         remove_file(Path::new(&beside))?;
     }
-    let mut progress = Progress::new("restore", snapshot.bytes());
+    let mut progress = Progress::bytes("restore", snapshot.bytes());
     for file in &snapshot.files {
         let path = target.path(&file.path);
         let written = write(directory, file, &path, &mut progress);

@@ -8,6 +8,7 @@ use crate::{
     cli::NodeRequest,
     commands::{
         client::Node,
+        progress::Progress,
         table::{Table, counted},
     },
 };
@@ -21,6 +22,7 @@ pub(crate) fn run(request: &NodeRequest, full: bool, repair: bool) -> anyhow::Re
     node.get(&["healthz"])?;
     let (mut identifiers, mut found) = (0, Vec::new());
     let mut after: Option<String> = None;
+    let mut progress = Progress::items("check", 0);
     loop {
         let mut parameters = Vec::new();
         parameters.extend(full.then_some(("full", "true")));
@@ -31,11 +33,13 @@ pub(crate) fn run(request: &NodeRequest, full: bool, repair: bool) -> anyhow::Re
         let page: CheckPage = serde_json::from_str(&page).context("the answer cannot be read")?;
         identifiers += page.identifiers;
         found.extend(page.disagreements);
+        progress.set(identifiers as u64, page.total.max(identifiers) as u64);
         after = page.next;
         if after.is_none() {
             break;
         }
     }
+    progress.finish();
     if request.json {
         let all = serde_json::json!({ "identifiers": identifiers, "disagreements": found });
         anstream::println!("{all:#}");

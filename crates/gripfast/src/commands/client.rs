@@ -127,11 +127,22 @@ impl<'a> Node<'a> {
         parameters: &[(&str, &str)],
         render: impl FnOnce(&T, Now) -> String,
     ) -> anyhow::Result<()> {
+        let text = self.text(path, parameters)?;
+        self.show_text(text, render)
+    }
+
+    /// Shows an answer in the same way, with no more entries of its lists than were asked for.
+    pub(crate) fn show_text<T: DeserializeOwned>(
+        &self,
+        text: String,
+        render: impl FnOnce(&T, Now) -> String,
+    ) -> anyhow::Result<()> {
+        let text = limited(text, self.request.limit);
         if self.request.json {
-            let data: serde_json::Value = self.data(path, parameters)?;
+            let data: serde_json::Value = self.parse(&text)?;
             anstream::println!("{data:#}");
         } else {
-            let data: T = self.data(path, parameters)?;
+            let data: T = self.parse(&text)?;
             anstream::print!("{}", render(&data, Now::new()));
         }
         Ok(())
@@ -374,6 +385,20 @@ fn message(body: &str) -> String {
     message.map_or_else(|| body.trim().to_owned(), plain)
 }
 
+/// An answer with at most `limit` entries in each of its lists.
+fn limited(answer: String, limit: Option<usize>) -> String {
+    let Some(limit) = limit else {
+        return answer;
+    };
+    let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&answer) else {
+        return answer;
+    };
+    for list in fields.values_mut().filter_map(|it| it.as_array_mut()) {
+        list.truncate(limit);
+    }
+    serde_json::Value::Object(fields).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,6 +406,14 @@ mod tests {
         config::{Flags, tests::Fake},
         running::{Record, RunningNode},
     };
+
+    #[test]
+    fn lists_of_an_answer_have_as_many_entries_as_were_asked_for() {
+        let answer = r#"{"held":[1,2,3],"total":3}"#.to_owned();
+        assert_eq!(limited(answer.clone(), None), answer);
+        assert_eq!(limited(answer, Some(2)), r#"{"held":[1,2],"total":3}"#);
+        assert_eq!(limited("no JSON".to_owned(), Some(2)), "no JSON");
+    }
 
     fn request(url: Option<&str>) -> NodeRequest {
         NodeRequest {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use serde_json::json;
 
 use crate::{
     cli::NodeRequest,
@@ -18,11 +19,15 @@ pub(crate) fn run(request: &NodeRequest) -> anyhow::Result<()> {
     let base = place(request, &ProcessEnvironment)?.url;
     let url = format!("{base}/readyz");
     let answer = fetch(&url, PATIENCE).with_context(|| format!("no response from {url}"))?;
-    match answer.status {
-        200 => {
-            anstream::println!("ready");
-            Ok(())
-        }
-        status => bail!("{url} says {status}: {}", answer.body.trim()),
+    let (is_ready, said) = (answer.status == 200, answer.body.trim());
+    if request.json {
+        let report = json!({ "url": base, "is_ready": is_ready, "answer": said });
+        anstream::println!("{report:#}");
+    } else if is_ready {
+        anstream::println!("ready");
     }
+    if !is_ready {
+        bail!("{url} says {}: {said}", answer.status);
+    }
+    Ok(())
 }

@@ -21,12 +21,7 @@ pub(crate) fn run(request: &NodeRequest, action: HoldingAction) -> anyhow::Resul
     match action {
         HoldingAction::Ls => {
             let text = node.change(Method::POST, &PATH, &[])?;
-            if request.json {
-                anstream::println!("{text}");
-            } else {
-                anstream::print!("{}", render(&parse(&text)?, Now::new()));
-            }
-            Ok(())
+            node.show_text(text, render)
         }
         HoldingAction::Restore(HeldRepository { name }) => {
             let (npub, identifier) = split(&name)?;

@@ -12,9 +12,17 @@ use super::when::span;
 /// How often a line is printed where there is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// How far a piece of work is, in bytes.
+/// What is counted.
+#[derive(Clone, Copy)]
+enum Unit {
+    Bytes,
+    Items,
+}
+
+/// How far a piece of work is.
 pub(crate) struct Progress {
-    what: &'static str,
+    what: String,
+    unit: Unit,
     bar: Option<ProgressBar>,
     total: u64,
     done: u64,
@@ -23,12 +31,23 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(what: &'static str, total: u64) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| bar(what, total));
+    /// Work that is counted in bytes.
+    pub(crate) fn bytes(what: impl Into<String>, total: u64) -> Self {
+        Self::new(what.into(), Unit::Bytes, total)
+    }
+
+    /// Work that is counted in what it is about.
+    pub(crate) fn items(what: impl Into<String>, total: u64) -> Self {
+        Self::new(what.into(), Unit::Items, total)
+    }
+
+    fn new(what: String, unit: Unit, total: u64) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
         let now = Instant::now();
         Self {
+            bar: is_terminal.then(|| bar(&what, unit, total)),
             what,
-            bar,
+            unit,
             total,
             done: 0,
             began: now,
@@ -36,13 +55,26 @@ impl Progress {
         }
     }
 
-    pub(crate) fn add(&mut self, bytes: u64) {
-        self.done += bytes;
+    pub(crate) fn add(&mut self, more: u64) {
+        self.set(self.done + more, self.total);
+    }
+
+    /// So much is done, of a total that may have become another.
+    pub(crate) fn set(&mut self, done: u64, total: u64) {
+        (self.done, self.total) = (done, total);
         if let Some(bar) = &self.bar {
-            bar.set_position(self.done);
+            bar.set_length(total);
+            bar.set_position(done);
         } else if self.told.elapsed() >= EVERY {
             self.told = Instant::now();
             anstream::eprintln!("{}", self.line());
+        }
+    }
+
+    /// What a bar says beside how far it is.
+    pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text());
         }
     }
 
@@ -53,7 +85,11 @@ impl Progress {
     }
 
     fn line(&self) -> String {
-        let (done, total) = (size(self.done), size(self.total));
+        let shown = |amount| match self.unit {
+            Unit::Bytes => size(amount),
+            Unit::Items => amount.to_string(),
+        };
+        let (done, total) = (shown(self.done), shown(self.total));
         let rest = self.total.saturating_sub(self.done);
         let left = match self.done {
             0 => "unknown".to_owned(),
@@ -63,13 +99,17 @@ impl Progress {
     }
 }
 
-fn bar(what: &'static str, total: u64) -> ProgressBar {
+fn bar(what: &str, unit: Unit, total: u64) -> ProgressBar {
     let bar = ProgressBar::new(total);
-    let style = "{prefix}  {bar:24} {binary_bytes}/{binary_total_bytes}  {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(style) {
+    let amount = match unit {
+        Unit::Bytes => "{binary_bytes}/{binary_total_bytes}",
+        Unit::Items => "{pos}/{len}",
+    };
+    let style = format!("{{prefix}}  {{bar:24}} {amount}  {{msg}}  {{eta}} left");
+    if let Ok(style) = ProgressStyle::with_template(&style) {
         bar.set_style(style.progress_chars("▰▰▱"));
     }
-    bar.set_prefix(what);
+    bar.set_prefix(what.to_owned());
     bar
 }
 
@@ -104,15 +144,20 @@ mod tests {
 
     #[test]
     fn elsewhere_than_on_a_terminal_a_line_says_how_far_it_is() {
+        let now = Instant::now();
         let mut progress = Progress {
-            what: "backup",
+            what: "backup".to_owned(),
+            unit: Unit::Bytes,
             bar: None,
             total: 4096,
             done: 0,
-            began: Instant::now() - Duration::from_secs(10),
-            told: Instant::now(),
+            began: now - Duration::from_secs(10),
+            told: now,
         };
         progress.add(2048);
         assert_eq!(progress.line(), "backup: 2.0 KiB of 4.0 KiB, 10s left");
+        progress.unit = Unit::Items;
+        progress.set(100, 300);
+        assert_eq!(progress.line(), "backup: 100 of 300, 20s left");
     }
 }

@@ -4,14 +4,14 @@ mod render;
 
 use anyhow::{Context as _, bail};
 use grip_grasp::RepositoryFacts;
-use grip_web::api_types::{BlockList, RemovalReport, RepositoryList};
+use grip_web::api_types::{RemovalReport, RepositoryList};
 use nostr::prelude::{EventId, FromBech32 as _};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 
 use crate::{
     cli::{EventsAction, NodeRequest, ReposAction},
-    commands::{client::Node, when::Now},
+    commands::client::Node,
 };
 
 const REPOS: [&str; 3] = ["api", "v1", "repos"];
@@ -65,9 +65,8 @@ pub(crate) fn run(request: &NodeRequest, action: ReposAction) -> anyhow::Result<
             node.order(Method::POST, &path, &[("subject", &*subject)], &done)
         }
         ReposAction::Blocks => {
-            let list: Answer<BlockList> = ask(&node, Method::GET, &BLOCKS, &[])?;
-            list.show(request.json, |list| render::blocks(list, Now::new()));
-            Ok(())
+            let text = node.change(Method::GET, &BLOCKS, &[])?;
+            node.show_text(text, render::blocks)
         }
     }
 }

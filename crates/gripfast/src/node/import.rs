@@ -9,7 +9,7 @@ mod events;
 mod layout;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -19,20 +19,26 @@ use anyhow::{Context as _, ensure};
 use arc_swap::ArcSwap;
 use grip_git::Repositories;
 use grip_grasp::Grasp;
-use grip_nostr::RepoAddr;
+use grip_nostr::{Event, RepoAddr, kinds};
 use grip_relay::{Relay, WritePolicy};
 use grip_store::{EventStore, EventView as _, nostr_lmdb};
 use grip_tasks::{Ended, TaskGroup};
 use grip_types::{EventSource, Origin};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+pub(crate) use self::layout::check_own;
 use self::{events::Source, layout::View};
 use super::{component_settings, components::open, database, identity::Identity, lock::DirLock};
-use crate::{config::Settings, private_file};
+use crate::{commands::progress::Progress, config::Settings, private_file};
 
 /// Events that are decided together.
 const BATCH: usize = 256;
+/// More than anything that waits. Bounds of what waits are for strangers, and here all of an owner's
+/// announcements come before the first state.
+const NO_BOUND: usize = usize::MAX >> 8;
+/// Longer than an import takes. A sweep would archive repositories whose announcement is still to be
+/// decided.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// How long the last writes may take.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -97,6 +103,7 @@ pub(crate) fn look(from: &Directories, settings: &Settings) -> anyhow::Result<Re
 
 /// Takes everything over.
 pub(crate) async fn run(from: &Directories, settings: &Settings) -> anyhow::Result<Report> {
+    check_own(&settings.git_data_path())?;
     let (views, mut report) = survey(from)?;
     let source = Source::open(from)?;
     let _lock = DirLock::take(&[
@@ -109,16 +116,16 @@ pub(crate) async fn run(from: &Directories, settings: &Settings) -> anyhow::Resu
         take_key(file, settings)?;
         report.key_taken = true;
     }
-    let bar = bar("repositories", views.len());
+    let mut progress = Progress::items("repositories", views.len() as u64);
     for view in &views {
         match view.copy(&settings.git_data_path()) {
             Ok(true) => report.repositories.taken += 1,
             Ok(false) => report.repositories.already_here += 1,
             Err(error) => report.skip(format!("{}: {error:#}", view.addr)),
         }
-        bar.inc(1);
+        progress.add(1);
     }
-    bar.finish_and_clear();
+    progress.finish();
     let target = Target::start(settings).await?;
     target.take_events(&source, &mut report).await?;
     target.compare(&views, &mut report);
@@ -151,16 +158,6 @@ fn take_key(file: &Path, settings: &Settings) -> anyhow::Result<()> {
     private_file::put(&place, &secret).with_context(|| format!("cannot keep {}", place.display()))
 }
 
-/// Seen on a terminal only.
-fn bar(what: &'static str, count: usize) -> ProgressBar {
-    let bar = ProgressBar::new(count as u64);
-    if let Ok(style) = ProgressStyle::with_template("{prefix}  {bar:24} {pos}/{len}  {eta} left") {
-        bar.set_style(style.progress_chars("▰▰▱"));
-    }
-    bar.set_prefix(what);
-    bar
-}
-
 /// This node as far as an import needs it: nobody connects, nothing is fetched.
 struct Target {
     relay: Relay,
@@ -187,10 +184,18 @@ impl Target {
             db: db.clone(),
             repositories: repositories.clone(),
             policy: Arc::new(ArcSwap::from_pointee(policy)),
-            bounds: component_settings::bounds(settings),
+            bounds: grip_grasp::Bounds {
+                per_author: NO_BOUND,
+                per_author_bytes: NO_BOUND,
+                per_identifier: NO_BOUND,
+                per_identifier_bytes: NO_BOUND,
+                total: NO_BOUND,
+                total_bytes: NO_BOUND,
+                ..component_settings::bounds(settings)
+            },
             keep: component_settings::keep(settings),
             lifecycle: component_settings::lifecycle(settings),
-            sweep_every: settings.timeouts.purgatory_sweep_interval,
+            sweep_every: NEVER,
             group: group.child("grasp"),
         })
         .await
@@ -214,30 +219,30 @@ impl Target {
             report.skip("events that cannot be read");
         }
         events::order(&mut waiting, report);
-        let bar = bar("events", waiting.len());
-        let mut held = Vec::new();
+        let mut progress = Progress::items("events", waiting.len() as u64);
+        let (mut held, mut announced) = (Vec::new(), HashSet::new());
         loop {
             let mut refused = Vec::new();
             let before = waiting.len();
-            let mut rest = waiting.into_iter().peekable();
-            while rest.peek().is_some() {
-                let batch: Vec<_> = rest.by_ref().take(BATCH).collect();
+            for batch in events::batches(waiting, BATCH) {
+                let (batch, unannounced) = self.part_unannounced(batch, &announced)?;
+                refused.extend(unannounced);
                 let texts = batch.iter().map(events::message).collect();
                 let source = EventSource::from(Origin::Submitted);
                 let admissions = self.relay.admit(&self.policy, texts, source).await;
                 for (event, admission) in batch.into_iter().zip(admissions) {
                     let answer = admission.answer;
-                    let counts = &mut report.events;
                     match answer.prefix() {
-                        Some("duplicate") => counts.already_here += 1,
-                        Some("purgatory") => held.push(event.id),
-                        _ if answer.accepted => counts.taken += 1,
-                        _ => {
+                        Some("duplicate") => report.events.already_here += 1,
+                        _ if !answer.accepted => {
                             refused.push((event, answer.message));
                             continue;
                         }
+                        Some("purgatory") => held.push(event.id),
+                        _ => report.events.taken += 1,
                     }
-                    bar.inc(1);
+                    announced.extend(events::announced(&event));
+                    progress.add(1);
                 }
             }
             let has_moved = refused.len() < before;
@@ -246,14 +251,14 @@ impl Target {
                 .partition(|(_, why)| has_moved && events::may_come(why));
             for (event, why) in last {
                 report.skip(format!("events of kind {}: {why}", event.kind.as_u16()));
-                bar.inc(1);
+                progress.add(1);
             }
             if again.is_empty() {
                 break;
             }
             waiting = again.into_iter().map(|(event, _)| event).collect();
         }
-        bar.finish_and_clear();
+        progress.finish();
         // What was held may have been released by what came after it.
         let view = self.store.read().context("cannot read the events")?;
         for id in held {
@@ -263,6 +268,33 @@ impl Target {
             counts.held += u64::from(!is_served);
         }
         Ok(())
+    }
+
+    /// Parts states from a batch whose announcement is neither here nor was taken. Admission waits for
+    /// it a moment each, as it may be on its way from a client.
+    fn part_unannounced(
+        &self,
+        batch: Vec<Event>,
+        announced: &HashSet<String>,
+    ) -> anyhow::Result<(Vec<Event>, Vec<(Event, String)>)> {
+        let view = self.store.read().context("cannot read the events")?;
+        let (mut kept, mut parted) = (Vec::new(), Vec::new());
+        for event in batch {
+            let is_announced = match events::needed_announcement(&event) {
+                None => true,
+                Some(name) if announced.contains(name) => true,
+                Some(name) => {
+                    let found = view.with_d(kinds::ANNOUNCEMENT, name);
+                    !found.context("cannot read the events")?.is_empty()
+                }
+            };
+            if is_announced {
+                kept.push(event);
+            } else {
+                parted.push((event, events::UNANNOUNCED.to_owned()));
+            }
+        }
+        Ok((kept, parted))
     }
 
     /// Compares the branches and tags of every repository with those of the other server (L-4).

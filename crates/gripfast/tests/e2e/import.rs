@@ -1,5 +1,7 @@
 //! Moving in from ngit-grasp: directories as its versions lay them out.
 
+mod real;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -16,6 +18,8 @@ use tempfile::TempDir;
 use crate::BINARY;
 
 const MAIN: &str = "refs/heads/main";
+/// Events that are asked for at once.
+const IDS_PER_QUERY: usize = 100;
 
 /// What another server left behind.
 struct Left {
@@ -118,21 +122,18 @@ impl Left {
         serde_json::from_str(&printed).with_context(|| printed.clone())
     }
 
-    /// Everything below it, with its contents.
-    fn snapshot(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
-        let mut files = Vec::new();
-        collect(self.dir.path(), &mut files)?;
-        files.sort();
-        Ok(files)
-    }
-
     /// Starts the node and looks for all that was left.
     async fn must_be_served(&self, node: &mut Node) -> Result<()> {
         node.launch().await?;
         let mut relay = node.connect().await?;
         let (served, lost) = self.events.split_at(self.events.len() - 2);
-        for event in served {
-            ensure!(relay.serves(&event.id).await?, "{}", event.kind.as_u16());
+        for events in served.chunks(IDS_PER_QUERY) {
+            let mut ids: Vec<_> = events.iter().map(|event| event.id).collect();
+            let found = relay.query(&[json!({ "ids": ids })]).await?;
+            let mut found: Vec<_> = found.iter().map(|event| event.id).collect();
+            ids.sort();
+            found.sort();
+            ensure!(found == ids, "{} of {} are served", found.len(), ids.len());
         }
         for event in lost {
             ensure!(!relay.serves(&event.id).await?, "{}", event.kind.as_u16());
@@ -163,6 +164,14 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Everything below a directory, with its contents.
+fn snapshot(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut files = Vec::new();
+    collect(path, &mut files)?;
+    files.sort();
+    Ok(files)
+}
+
 fn collect(path: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
@@ -182,7 +191,7 @@ async fn directories_of_each_version_are_moved_in_and_a_second_run_changes_nothi
     for version in [Version::One, Version::Three] {
         let mut node = Node::prepare(BINARY, &[])?;
         let left = Left::make(version, 3, &node)?;
-        let before = left.snapshot()?;
+        let before = snapshot(left.dir.path())?;
         let looked = left.import(&node, &["--dry-run"]).await?;
         ensure!(looked["repositories"]["found"] == 3, "{looked}");
         ensure!(!node.data_dir().exists(), "a dry run writes nothing");
@@ -195,16 +204,19 @@ async fn directories_of_each_version_are_moved_in_and_a_second_run_changes_nothi
         ensure!(again["events"]["taken"] == 0, "{again:#}");
         ensure!(again["events"]["already_here"] == 12, "{again:#}");
         ensure!(again["differing_refs"] == json!([]), "{again:#}");
-        ensure!(left.snapshot()? == before, "the source was changed");
+        ensure!(
+            snapshot(left.dir.path())? == before,
+            "the source was changed"
+        );
         left.must_be_served(&mut node).await?;
     }
     Ok(())
 }
 
-/// How many repositories: some, or what `cargo xtask campaign import` says.
+/// How many repositories of one owner: more than may wait for a client's push, or what `cargo xtask campaign import` says.
 fn many() -> usize {
     let asked = std::env::var("GRIPFAST_IMPORT_REPOSITORIES").ok();
-    asked.map_or(60, |count| count.parse().expect("a number"))
+    asked.map_or(120, |count| count.parse().expect("a number"))
 }
 
 #[tokio::test]
@@ -254,6 +266,34 @@ async fn many_are_moved_in(version: Version) -> Result<()> {
     let bound = Duration::from_secs(60) + Duration::from_millis(500) * u32::try_from(count)?;
     ensure!(taken < bound, "{taken:?}");
     left.must_be_served(&mut node).await
+}
+
+/// Each would wait a second for its announcement if a client had sent it.
+#[tokio::test]
+async fn states_that_nothing_announces_are_left_out_at_once() -> Result<()> {
+    const STATES: u32 = 40;
+    let node = Node::prepare(BINARY, &[])?;
+    let mut left = Left::make(Version::One, 1, &node)?;
+    let states = (0..STATES).map(|n| {
+        let (name, author) = (format!("gone-{n}"), Author::new());
+        author.state(&name, &[(MAIN, &left.tip)], Some(MAIN))
+    });
+    let states: Vec<_> = states.collect();
+    left.events.extend(states);
+    fs::remove_dir_all(left.relay())?;
+    testing::write(&left.relay(), &left.events);
+    let began = Instant::now();
+    let report = left.import(&node, &[]).await?;
+    ensure!(
+        began.elapsed() < Duration::from_secs(1) * STATES / 2,
+        "{:?}",
+        began.elapsed()
+    );
+    ensure!(report["events"]["taken"] == 4, "{report:#}");
+    // With the one that waited.
+    let why = "events of kind 30618: no announcement of their repository is here";
+    ensure!(report["skipped"][why] == STATES + 1, "{report:#}");
+    Ok(())
 }
 
 /// L-11: the key is taken when it is asked for.

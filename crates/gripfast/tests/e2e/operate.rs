@@ -2,6 +2,7 @@
 
 mod backup;
 mod commands;
+mod compose;
 mod documents;
 mod faults;
 mod metrics;

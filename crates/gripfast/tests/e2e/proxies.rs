@@ -1,11 +1,13 @@
 //! The shipped configurations of reverse proxies, in front of a node.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
-    LocalProject, Node, ProxyServer, RelayClient, WorkTree, git, http::Connection, until_ok,
+    LocalProject, NGINX_PATIENCE, Node, ProxyServer, RelayClient, WorkTree, git, http::Connection,
+    until_ok, wire,
 };
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::BINARY;
@@ -20,6 +22,8 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 /// Above what proxies take by default, and what they buffer.
 const PACK_MIB: u64 = 50;
+/// Longer than a proxy waits that was not told to.
+const SILENCE: Duration = NGINX_PATIENCE.saturating_add(Duration::from_secs(1));
 
 #[tokio::test]
 async fn a_node_behind_nginx_is_a_whole_node() -> Result<()> {
@@ -72,6 +76,15 @@ async fn a_whole_node(node: &Node, proxy: &ProxyServer) -> Result<()> {
     ensure!(served.id == state.id, "the state is told to who listens");
     let copy = WorkTree::clone(&url, &[]).await?;
     ensure!(copy.tip("HEAD")? == project.tip);
+    a_fetch_outlasts_silence(node, proxy, &project).await?;
+    // Connections of the relay have been silent as long.
+    let issues = listener.subscribe(&[json!({"kinds": [1621]})]).await?;
+    listener.stored(&issues).await?;
+    let issue = project
+        .owner
+        .issue(&project.owner, &project.identifier, "hm");
+    relay.publish_ok(&issue).await?;
+    ensure!(listener.live(&issues).await?.id == issue.id);
 
     // Figures are for the operator.
     let mut client = Connection::open_from(Ipv4Addr::new(127, 0, 0, 3), proxy.port()).await?;
@@ -87,5 +100,31 @@ async fn a_whole_node(node: &Node, proxy: &ProxyServer) -> Result<()> {
     .await?;
     let mut other = Connection::open_from(Ipv4Addr::new(127, 0, 0, 4), proxy.port()).await?;
     ensure!(other.get("/api/v1/sync").await?.status == 200);
+    Ok(())
+}
+
+/// A fetch in whose middle nothing comes for a while, as when the disk of the node is slow.
+async fn a_fetch_outlasts_silence(
+    node: &Node,
+    proxy: &ProxyServer,
+    project: &LocalProject,
+) -> Result<()> {
+    let mut connection = Connection::open(proxy.port()).await?;
+    let request = wire::fetch_request(&project.path(), &project.tip, []);
+    connection.send(&request).await?;
+    connection.begun().await?;
+    node.signal(Signal::STOP)?;
+    let silence = async {
+        // Not a wait for something to happen: the silence is the experiment.
+        tokio::time::sleep(SILENCE).await;
+        node.signal(Signal::CONT)
+    };
+    let (fetched, woken) = tokio::join!(connection.response(), silence);
+    woken?;
+    let fetched = fetched.context("a long fetch is not cut")?;
+    ensure!(fetched.status == 200, "{}", fetched.status);
+    ensure!(fetched.body.len() as u64 > PACK_MIB << 20);
+    // The flush that ends it.
+    ensure!(fetched.body.ends_with(b"0000"));
     Ok(())
 }

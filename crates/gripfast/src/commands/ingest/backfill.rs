@@ -7,12 +7,12 @@ use grip_db::{Db, Server};
 use grip_ingest::backfill::{Backfill, FileDone, FileProgress};
 use grip_queue::Queue;
 use grip_tasks::TaskGroup;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::render;
 use crate::{
     cli::NodeRequest,
+    commands::progress::Progress,
     config::{self, DatabasePlace, ProcessEnvironment, Settings},
 };
 
@@ -29,10 +29,13 @@ pub(super) async fn run(request: &NodeRequest, files: &[PathBuf]) -> anyhow::Res
     let backfill = Backfill::new(db.clone(), Queue::new(db.clone()), live_for, group);
     let mut failed = 0;
     for file in files {
-        let bar = bar(file);
-        let reading = backfill.file(file, |progress| step(&bar, progress));
+        let mut progress = Progress::bytes(render::file_name(file), 0);
+        let reading = backfill.file(file, |read: &FileProgress| {
+            progress.set(read.bytes, read.total_bytes);
+            progress.note(|| format!("{} new pushes", read.accepted.new));
+        });
         let read = reading.await;
-        bar.finish_and_clear();
+        progress.finish();
         match read {
             Ok(done) => print(file, &done, request.json),
             Err(error) => {
@@ -70,23 +73,6 @@ async fn open(settings: &Settings) -> anyhow::Result<Db> {
             connected.context("cannot use the database (database_url)")
         }
     }
-}
-
-/// Seen on a terminal only.
-fn bar(file: &Path) -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    let style = "{prefix}  {bar:24} {binary_bytes}/{binary_total_bytes}  {msg}  {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(style) {
-        bar.set_style(style.progress_chars("▰▰▱"));
-    }
-    bar.set_prefix(render::file_name(file));
-    bar
-}
-
-fn step(bar: &ProgressBar, progress: &FileProgress) {
-    bar.set_length(progress.total_bytes);
-    bar.set_position(progress.bytes);
-    bar.set_message(format!("{} new pushes", progress.accepted.new));
 }
 
 fn print(file: &Path, done: &FileDone, json: bool) {

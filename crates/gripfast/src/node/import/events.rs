@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use grip_nostr::{Event, kinds};
+use grip_nostr::{Event, first_value, kinds};
 use grip_store::nostr_lmdb::{self, Found};
 use serde_json::{Value, json};
 
@@ -143,18 +143,53 @@ pub(super) fn order(events: &mut Vec<Event>, report: &mut Report) {
         }
         !is_record
     });
-    let rank = |event: &Event| match event.kind {
+    events.sort_by_key(|event| (rank(event), event.created_at, event.id));
+}
+
+/// Where an event stands among those that depend on each other.
+fn rank(event: &Event) -> u8 {
+    match event.kind {
         kind if kind == kinds::DELETION || kind.as_u16() == 62 => 0,
         kind if kind == kinds::ANNOUNCEMENT => 1,
         kind if kind == kinds::STATE => 2,
         _ => 3,
-    };
-    events.sort_by_key(|event| (rank(event), event.created_at, event.id));
+    }
 }
+
+/// Parts events in their order: up to `most` of one rank are decided together, so that what they rest
+/// on was decided before.
+pub(super) fn batches(events: Vec<Event>, most: usize) -> Vec<Vec<Event>> {
+    let mut batches: Vec<Vec<Event>> = Vec::new();
+    for event in events {
+        match batches.last_mut() {
+            Some(batch) if batch.len() < most && rank(&batch[0]) == rank(&event) => {
+                batch.push(event);
+            }
+            _ => batches.push(vec![event]),
+        }
+    }
+    batches
+}
+
+/// The identifier that an announcement announces.
+pub(super) fn announced(event: &Event) -> Option<String> {
+    let is_one = event.kind == kinds::ANNOUNCEMENT;
+    is_one.then(|| first_value(event, "d").map(str::to_owned))?
+}
+
+/// The identifier without whose announcement an event is refused.
+pub(super) fn needed_announcement(event: &Event) -> Option<&str> {
+    let is_state = event.kind == kinds::STATE;
+    is_state.then(|| first_value(event, "d"))?
+}
+
+/// Why a state is left out that nothing announces.
+pub(super) const UNANNOUNCED: &str = "no announcement of their repository is here";
 
 /// Says whether something may still come that makes an event welcome.
 pub(super) fn may_come(why: &str) -> bool {
-    why.contains("not related to any")
+    why == UNANNOUNCED
+        || why.contains("not related to any")
         || why.contains("no git data yet")
         || why.starts_with("error:")
 }

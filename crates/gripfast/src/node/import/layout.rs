@@ -56,6 +56,19 @@ pub(super) fn detect(git: &Path) -> anyhow::Result<Layout> {
     }
 }
 
+/// Fails where the repositories of this node would lie in a directory of 3.x: their objects are
+/// elsewhere, so they cannot be taken over where they are.
+pub(crate) fn check_own(git: &Path) -> anyhow::Result<()> {
+    if git.join(".grasp").exists() {
+        bail!(
+            "{} holds repositories as ngit-grasp 3 keeps them: name another one (git_data_path), and \
+             move in with `gripfast import-ngit-grasp`",
+            git.display()
+        );
+    }
+    Ok(())
+}
+
 impl Layout {
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -163,10 +176,9 @@ impl View {
     }
 }
 
+/// The identifier of a directory: ngit-grasp escapes nothing in names of files.
 fn identifier(directory: &str) -> Option<Identifier> {
-    let stem = directory.strip_suffix(".git")?;
-    let encoded = Identifier::from_encoded(stem);
-    encoded.or_else(|_| Identifier::parse(stem)).ok()
+    Identifier::parse(directory.strip_suffix(".git")?).ok()
 }
 
 fn is_sha256(repository: &Path) -> bool {

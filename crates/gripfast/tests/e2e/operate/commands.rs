@@ -135,3 +135,66 @@ async fn a_refusal_is_printed_once_for_the_push_and_once_for_its_ref() -> Result
     );
     Ok(())
 }
+
+/// Lines of a terminal, without what moves the cursor and colours.
+fn seen(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output).into_owned();
+    let mut parts = text.split("\u{1b}[");
+    let mut seen = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| c.is_ascii_alphabetic());
+        seen.push_str(end.map_or("", |end| &part[end + 1..]));
+    }
+    seen
+}
+
+#[tokio::test]
+async fn a_check_shows_how_far_it_is_on_a_terminal_alone() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    for name in ["ebb", "flow"] {
+        LocalProject::new(name)?.publish(&node, 10).await?;
+    }
+    let shown = node.command_on_terminal(&["check", "--full"]).output();
+    let shown = shown.await?;
+    let text = seen(&shown.stdout);
+    ensure!(shown.status.success(), "{text}");
+    must_contain(&text, &["▰", "2/2", "left", "relay and git agree"]);
+    let piped = node.command(&["check", "--full"]).output().await?;
+    ensure!(piped.status.success() && piped.stderr.is_empty());
+    let text = String::from_utf8_lossy(&piped.stdout).into_owned();
+    ensure!(text == "2 identifiers: relay and git agree\n", "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_report_is_json_where_that_is_asked_for() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    for command in [
+        "status",
+        "healthcheck",
+        "version",
+        "config",
+        "config --service",
+        "check",
+        "explain npub1x/y",
+        "purgatory ls",
+        "sync status",
+        "repos ls",
+        "repos size",
+        "repos blocks",
+        "holding ls",
+        "pins",
+        "queue ls",
+        "queue causes",
+        "index status",
+        "index sources",
+        "index sumdb",
+    ] {
+        let words: Vec<_> = command.split(' ').chain(["--json"]).collect();
+        let output = node.command(&words).output().await?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let read = serde_json::from_str::<serde_json::Value>(&text);
+        read.with_context(|| format!("{command}: {text}"))?;
+    }
+    Ok(())
+}

@@ -99,34 +99,3 @@ fn anchor(heading: &str) -> String {
         .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().replace(' ', "-")
 }
-
-/// Every variable that the compose files set is one that the node reads, and their form is plain.
-#[tokio::test]
-async fn the_compose_files_set_variables_that_the_node_knows() -> Result<()> {
-    let node = Node::prepare(BINARY, &[])?;
-    let known = node.run(&["config", "--docs", "reference"]).await?;
-    let packaging = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging"));
-    for name in ["compose.yaml", "compose-postgres.yaml"] {
-        let text = fs::read_to_string(packaging.join(name))?;
-        ensure!(!text.contains('\t'), "{name} has a tab");
-        let sections: Vec<_> = text
-            .lines()
-            .filter(|line| !line.starts_with([' ', '#']) && !line.is_empty())
-            .collect();
-        ensure!(sections.contains(&"services:"), "{name}: {sections:?}");
-        let variables = text.lines().filter_map(|line| {
-            let (key, _) = line.trim().split_once(": ")?;
-            let is_ours = key.starts_with("GRIPFAST_") || key == "DATABASE_URL";
-            is_ours.then_some(key)
-        });
-        let variables: Vec<_> = variables.collect();
-        ensure!(variables.len() >= 2, "{name}: {variables:?}");
-        for variable in variables {
-            ensure!(
-                known.contains(&format!("`{variable}`")),
-                "{name}: {variable}"
-            );
-        }
-    }
-    Ok(())
-}

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
+    time::Instant,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -107,7 +108,9 @@ async fn check_repairs_what_can_be_repaired_and_touches_nothing_else() -> Result
     }
 
     // All are found, and nothing else.
+    let began = Instant::now();
     let (found, is_sound) = check(&scene, &[]).await?;
+    let (looked, damaged) = (began.elapsed(), found.len());
     ensure!(!is_sound);
     let is_found = |hosted: &&Hosted| found.contains_key(&hosted.name());
     let is_named = |it: &&Hosted| it.damage.is_some_and(|it| it.repair != Repair::WhenRead);
@@ -119,6 +122,7 @@ async fn check_repairs_what_can_be_repaired_and_touches_nothing_else() -> Result
     ensure!(accused.is_empty(), "sound: {accused:?}");
 
     // What events or another server can bring back comes back; the rest stays named.
+    let began = Instant::now();
     check(&scene, &["--repair"]).await?;
     let by_hand: BTreeSet<String> = all
         .iter()
@@ -143,6 +147,14 @@ async fn check_repairs_what_can_be_repaired_and_touches_nothing_else() -> Result
         );
     }
 
+    println!(
+        "{} repositories, {damaged} of them damaged in {} ways: all named after {looked:?}, all \
+         repaired but {} after {:?}",
+        all.len(),
+        DAMAGE.len(),
+        left.len(),
+        began.elapsed()
+    );
     let tip = tree.tip("HEAD")?;
     for hosted in &all {
         let what = hosted.damage.map_or("sound", |damage| damage.name);

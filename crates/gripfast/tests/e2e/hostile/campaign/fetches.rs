@@ -3,10 +3,7 @@
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use grip_testkit::{
-    http::{Connection, request},
-    wire,
-};
+use grip_testkit::{http::Connection, wire};
 use tokio::time::sleep;
 
 use super::{Arena, Attack};
@@ -27,20 +24,8 @@ pub(super) const ATTACKS: &[Attack] = &[
 ];
 
 fn fetch(arena: &Arena, haves: usize) -> Vec<u8> {
-    let want = format!("want {} side-band-64k ofs-delta\n", arena.tip);
-    let mut body = wire::packet(want.as_bytes());
-    body.extend(b"0000");
-    for _ in 0..haves {
-        let have = format!("have {}\n", Arena::random_oid());
-        body.extend(wire::packet(have.as_bytes()));
-    }
-    body.extend(wire::packet(b"done\n"));
-    let path = format!("{}/git-upload-pack", arena.path);
-    let headers = [
-        ("content-type", "application/x-git-upload-pack-request"),
-        ("connection", "close"),
-    ];
-    request("POST", &path, &headers, &body)
+    let haves = (0..haves).map(|_| Arena::random_oid());
+    wire::fetch_request(&arena.path, &arena.tip, haves)
 }
 
 /// Asks for a whole repository and reads none of it.

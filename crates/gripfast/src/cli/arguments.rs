@@ -1,0 +1,176 @@
+//! The tree of commands: which of them takes which options of the node.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, Subcommand as _, value_parser};
+
+use super::{
+    commands::Command,
+    help::{LONG_ABOUT, SERVE_HELP, root_help},
+};
+use crate::config::{
+    Opt, Shape,
+    options::{self, GROUPS},
+};
+
+/// The whole command line, for parsing, completions and manual pages.
+pub(crate) fn command() -> clap::Command {
+    let root = clap::Command::new("gripfast")
+        .about("A self-hosted git node that never shows a claim it cannot prove")
+        .long_about(LONG_ABOUT)
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true);
+    let root =
+        Command::augment_subcommands(with_options(root, |_| false)).subcommand_required(false);
+    let root = root
+        .arg_required_else_help(false)
+        .mut_subcommands(|c| match c.get_name() {
+            "serve" => with_options(c, |option| option.common).after_help(SERVE_HELP),
+            "config" => with_options(c, |_| true).arg(url()).arg(json("Print JSON")),
+            "version" => c.arg(json("Print JSON")),
+            "completions" | "credential" | "man" | "remote-helper" => c,
+            "import-ngit-grasp" => with_options(c, |_| true).arg(json("Print the report as JSON")),
+            "healthcheck" => c.arg(url()).arg(json("Print JSON")).arg(config_file()),
+            "explain" | "pins" | "resolve" | "status" => asking(c),
+            "pin" | "unpin" => asking(c).arg(plain_option("data_dir")),
+            "selftest" => c
+                .arg(
+                    url().help(
+                        "A running node to try, as clients reach it [default: a temporary one]",
+                    ),
+                )
+                .arg(json("Print the report as JSON"))
+                .arg(config_file())
+                .args(["data_dir", "git_program"].map(plain_option)),
+            "check" | "compact" => asking(c).arg(plain_option("data_dir")),
+            "backup" => asking(c)
+                .mut_arg("json", |json| json.help("Print JSON"))
+                .args(PLACES.map(plain_option)),
+            "restore" => c
+                .arg(json("Print JSON"))
+                .arg(config_file())
+                .args(PLACES.map(plain_option)),
+            _ => {
+                let of = c.get_name().to_owned();
+                group(c).mut_subcommands(move |leaf| below(&of, leaf))
+            }
+        });
+    let help = root_help(&root);
+    root.override_help(help)
+}
+
+/// A command below another one.
+fn below(parent: &str, leaf: clap::Command) -> clap::Command {
+    match (parent, leaf.get_name()) {
+        // It needs no running node: it writes into the node's database.
+        (_, "backfill") => asking(leaf)
+            .mut_arg("url", |url| url.hide(true))
+            .args(["data_dir", "database_url"].map(plain_option)),
+        ("repos", "blocks") | ("holding", "ls") => {
+            asking(leaf).arg(plain_option("data_dir")).arg(limit())
+        }
+        (_, "now" | "retry" | "drop" | "reextract" | "retention" | "verify")
+        | ("repos" | "events" | "holding", _) => asking(leaf).arg(plain_option("data_dir")),
+        ("sync", "status") | (_, "causes" | "gaps" | "ls" | "repo" | "sources" | "sumdb") => {
+            asking(leaf).arg(limit())
+        }
+        _ => asking(leaf),
+    }
+}
+
+/// The places that a backup is made of.
+const PLACES: [&str; 5] = [
+    "data_dir",
+    "git_data_path",
+    "relay_data_path",
+    "database_url",
+    "git_program",
+];
+
+/// Adds every option; those that are not `shown` are taken and not listed in the help.
+fn with_options(command: clap::Command, shown: impl Fn(&Opt) -> bool) -> clap::Command {
+    let headed = GROUPS.iter().flat_map(|group| {
+        let options = group.options.iter();
+        options.map(|option| {
+            argument(option)
+                .help_heading(group.title)
+                .hide(!shown(option))
+        })
+    });
+    command.args(headed).arg(config_file())
+}
+
+/// A command that has others below it and does nothing alone.
+fn group(command: clap::Command) -> clap::Command {
+    command
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+}
+
+/// The arguments of a command that asks a running node.
+fn asking(command: clap::Command) -> clap::Command {
+    let json = json("Print the node's answer as it is");
+    command.arg(url()).arg(json).arg(config_file())
+}
+
+fn url() -> Arg {
+    let help = "The node to ask [default: the one configured here]";
+    Arg::new("url").long("url").value_name("URL").help(help)
+}
+
+fn json(help: &'static str) -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+fn limit() -> Arg {
+    Arg::new("limit")
+        .long("limit")
+        .value_name("NUMBER")
+        .value_parser(value_parser!(usize))
+        .help("How many entries of each list are shown, up to 1000")
+}
+
+fn config_file() -> Arg {
+    Arg::new("config")
+        .long("config")
+        .value_name("PATH")
+        .value_parser(value_parser!(PathBuf))
+        .help("Configuration file [default: gripfast.toml, where there is one]")
+}
+
+/// An option of the node among the arguments of another command.
+fn plain_option(key: &str) -> Arg {
+    let option = options::find(key).expect("it is an option");
+    argument(option)
+}
+
+fn argument(option: &'static Opt) -> Arg {
+    let help = option.help();
+    let (first, _) = help.split_once(". ").unwrap_or((help, ""));
+    let idle = match option.meaningless {
+        Some(_) => " (no meaning here)",
+        None if option.has_effect => "",
+        None => " (no effect yet)",
+    };
+    let note = match option.default.or(option.derived) {
+        Some(text) => format!("{idle} [default: {}]", text.replace('`', "")),
+        None => idle.to_owned(),
+    };
+    let is_bool = option.shape == Shape::Bool;
+    let argument = Arg::new(option.key)
+        .long(option.flag())
+        .value_name(option.placeholder)
+        .help(format!("{}{note}", first.trim_end_matches('.')))
+        .long_help(format!("{help}{note}"))
+        .allow_hyphen_values(true)
+        .require_equals(is_bool);
+    if is_bool {
+        // `--archive-all` alone means yes, as it does for ngit-grasp.
+        argument.num_args(0..=1).default_missing_value("true")
+    } else {
+        argument
+    }
+}
