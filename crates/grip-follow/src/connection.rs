@@ -19,7 +19,8 @@ use crate::{
     worker::{Shared, Worker, now_ms, unix},
 };
 
-/// How often the relay is pinged, and how long it may be silent.
+/// How often the relay is pinged, and how long it may be silent (G02-43). Where disconnected relays
+/// are looked over more often than once a minute, both are as much shorter.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const MAX_SILENCE: Duration = Duration::from_secs(90);
 /// How long a message may take to be sent.
@@ -72,9 +73,12 @@ impl Connection<'_> {
         let mut turn: Option<OwnedSemaphorePermit> = None;
         let mut turn_ends: Option<Instant> = None;
         let mut acquiring: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>> = None;
-        let (mut heard, mut ping_at) = (Instant::now(), Instant::now() + PING_EVERY);
+        let look_every = self.worker.shared.options.look_every;
+        let ping_every = PING_EVERY.min(look_every / 2);
+        let max_silence = MAX_SILENCE.min(look_every * 3 / 2);
+        let (mut heard, mut ping_at) = (Instant::now(), Instant::now() + ping_every);
         let mut save_at = Instant::now() + SAVE_EVERY;
-        let check_every = self.worker.shared.options.look_every.min(CHECK_EVERY);
+        let check_every = look_every.min(CHECK_EVERY);
         let mut check_at = Instant::now() + check_every;
         let (mut shown, mut must_show) = (Instant::now(), true);
         let (mut worthless, mut received) = (0, 0);
@@ -170,11 +174,11 @@ impl Connection<'_> {
                     if self.session.inbox.is_full() {
                         heard = Instant::now();
                     }
-                    if heard.elapsed() >= MAX_SILENCE {
+                    if heard.elapsed() >= max_silence {
                         return Ending::Lost("the relay fell silent");
                     }
                     if Instant::now() >= ping_at {
-                        ping_at = Instant::now() + PING_EVERY;
+                        ping_at = Instant::now() + ping_every;
                         if !self.send(Message::Ping(Default::default())).await {
                             return Ending::Lost("the connection broke");
                         }

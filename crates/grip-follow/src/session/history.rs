@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use self::{
     job::{Job, Work},
     missing::Missing,
-    polls::{POLL_EVERY, Poll},
+    polls::{HeldPolls, POLL_EVERY, Poll},
     reconcile::Nip77,
     request::Request,
 };
@@ -42,6 +42,7 @@ pub(super) struct History {
     poll_every: Duration,
     /// What the polls were made for.
     polls_version: u64,
+    held: HeldPolls,
     pass: Option<Pass>,
     has_failed: bool,
     nip77: Nip77,
@@ -90,6 +91,7 @@ impl History {
             next_poll: None,
             poll_every: POLL_EVERY,
             polls_version: 0,
+            held: HeldPolls::default(),
             pass: None,
             has_failed: false,
             nip77: Nip77 {
@@ -316,7 +318,9 @@ impl History {
         let polls = self.polls.iter().filter(|poll| !poll.is_queued);
         let poll = polls.map(|poll| poll.due).min();
         let poll = poll.map(|due| due.max(self.next_poll.unwrap_or(due)));
-        let next = [queued, missing, poll].into_iter().flatten().min();
+        // One that waits already is woken by its turn.
+        let held = self.held.due.filter(|due| *due > now.at);
+        let next = [queued, missing, poll, held].into_iter().flatten().min();
         next.unwrap_or(far)
     }
 }

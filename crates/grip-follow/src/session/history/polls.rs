@@ -1,6 +1,7 @@
-//! Polls: filters that have no live subscription, asked for in rotation (G02-15, G02-18).
+//! Polls: filters that have no live subscription, asked for in rotation (G02-15, G02-18), and states
+//! of held announcements, for which a relay that sends nothing by itself is not waited (G02-37).
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, ops::Bound, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -9,7 +10,7 @@ use super::{
     History,
     job::{Job, Work},
 };
-use crate::plan;
+use crate::plan::{self, Class, Plan, Values};
 
 /// How often a filter that has no live subscription is asked for, and how much of the time before
 /// again (G02-15).
@@ -20,6 +21,10 @@ const TIGHT_POLL_EVERY: Duration = Duration::from_secs(300);
 const TIGHT_POLL_OVERLAP: u64 = 60;
 /// The time between two polls.
 const POLL_TICK: Duration = Duration::from_secs(5);
+/// How often states of held announcements are asked for, and of how many at once: these wait half an
+/// hour at most.
+const HELD_EVERY: Duration = Duration::from_secs(30);
+const MAX_HELD: usize = 32;
 
 pub(super) struct Poll {
     wanted: Wanted,
@@ -39,7 +44,53 @@ impl Poll {
     }
 }
 
+/// The rotation over held announcements.
+#[derive(Default)]
+pub(super) struct HeldPolls {
+    /// None while nothing is held.
+    pub(super) due: Option<Instant>,
+    /// The identifier that was asked for last.
+    last: Option<Arc<str>>,
+}
+
+impl HeldPolls {
+    /// The next identifiers, and how long one round over all of them takes.
+    fn next(&mut self, values: &Values) -> (Vec<Arc<str>>, u64) {
+        // Where all are asked for at once, there is no order.
+        let last = self.last.take().filter(|_| values.len() > MAX_HELD);
+        let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = values.range((after, Bound::Unbounded));
+        let next = rest.chain(values.iter()).take(MAX_HELD.min(values.len()));
+        let next: Vec<Arc<str>> = next.cloned().collect();
+        self.last = next.last().cloned();
+        let rounds = values.len().div_ceil(MAX_HELD) as u64;
+        (next, rounds * HELD_EVERY.as_secs())
+    }
+}
+
 impl History {
+    /// Queues a request for states of held announcements, if one is due.
+    pub(in crate::session) fn poll_held(&mut self, plan: &Plan, progress: &Progress, now: Now) {
+        let values = plan.values.get(&Class::Held);
+        let Some(values) = values.filter(|_| progress.refused(Class::Held, now.unix).is_none())
+        else {
+            self.held = HeldPolls::default();
+            return;
+        };
+        let due = *self.held.due.get_or_insert(now.at + HELD_EVERY);
+        // Another poll of them is not behind the one that waits.
+        let waits = |job: &Job| job.class == Class::Held && matches!(job.work, Work::Poll { .. });
+        if due > now.at || self.queue.iter().any(waits) {
+            return;
+        }
+        self.held.due = Some(now.at + HELD_EVERY);
+        let (next, round) = self.held.next(values);
+        let since = progress.poll_since(now.unix.saturating_sub(round), POLL_OVERLAP);
+        let wanted = Wanted::new(Class::Held, &next);
+        // A long history takes longer than an announcement is held.
+        self.queue.push_front(Job::poll(wanted, since, now.unix));
+    }
+
     /// Keeps the polls to what has no live subscription, and queues one that is due.
     pub(in crate::session) fn poll(
         &mut self,
