@@ -78,9 +78,9 @@ impl History {
             return;
         };
         let due = *self.held.due.get_or_insert(now.at + HELD_EVERY);
-        // Another poll of them is not behind the one that waits.
+        // One that waits already is the first, or the next page of a history is.
         let waits = |job: &Job| job.class == Class::Held && matches!(job.work, Work::Poll { .. });
-        if due > now.at || self.queue.iter().any(waits) {
+        if due > now.at || self.queue.iter().take(2).any(waits) {
             return;
         }
         self.held.due = Some(now.at + HELD_EVERY);
