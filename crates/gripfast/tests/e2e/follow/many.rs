@@ -218,6 +218,7 @@ async fn a_second_reading_of_many_repositories_transfers_less_than_a_percent_bot
         Ok((events(&b).await? == expected).then_some(()))
     });
     same.await?;
+    let core_alone = b.core_used(idle).await?;
     let more = following - b.anonymous_rss_bytes()? as i64;
     let relays = others.len() + 1;
     println!("\n{expected} events of {repositories} repositories on {relays} relays:");
@@ -229,13 +230,17 @@ async fn a_second_reading_of_many_repositories_transfers_less_than_a_percent_bot
         let again = format!("{second} ({:.3} %)", percent(second, first));
         row(what, &first.to_string(), &again, "below 1 %");
     }
-    row("", "idle", "", "target");
-    let (share, kib) = (
-        format!("{:.2} %", core * 100.0),
-        format!("{} KiB", more >> 10),
+    row("idle", "following", "the node alone", "target");
+    let share = |core: f64| format!("{:.2} %", core * 100.0);
+    row(
+        "share of a core",
+        &share(core),
+        &share(core_alone),
+        "below 2 %",
     );
-    row("share of a core", &share, "", "below 2 %");
-    row("memory above the node alone", &kib, "", "below 65536 KiB");
+    let kib = |bytes: i64| format!("{} KiB", bytes >> 10);
+    let (with, alone) = (kib(following), kib(following - more));
+    row("memory", &with, &alone, "64 MiB more");
     ensure!(more < MAX_MORE_BYTES, "{more} bytes");
     ensure!(!is_long || core < MAX_CORE, "{core}");
     Ok(())
