@@ -19,9 +19,11 @@ use crate::{
     worker::{Shared, Worker, now_ms, unix},
 };
 
-/// How often the relay is pinged, and how long it may be silent.
-const PING_EVERY: Duration = Duration::from_secs(30);
+/// How long the relay may be silent (G02-43), at least and at most: half as long again as the time after
+/// which disconnected relays are looked over. It is pinged so often in that time.
+const MIN_SILENCE: Duration = Duration::from_secs(10);
 const MAX_SILENCE: Duration = Duration::from_secs(90);
+const PINGS: u32 = 3;
 /// How long a message may take to be sent.
 const SEND_TIME: Duration = Duration::from_secs(30);
 /// Events of one connection that are forged or were not asked for: each costs a check.
@@ -72,9 +74,13 @@ impl Connection<'_> {
         let mut turn: Option<OwnedSemaphorePermit> = None;
         let mut turn_ends: Option<Instant> = None;
         let mut acquiring: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>> = None;
-        let (mut heard, mut ping_at) = (Instant::now(), Instant::now() + PING_EVERY);
+        let look_every = self.worker.shared.options.look_every;
+        let max_silence = look_every.saturating_mul(3) / 2;
+        let max_silence = max_silence.clamp(MIN_SILENCE, MAX_SILENCE);
+        let ping_every = max_silence / PINGS;
+        let (mut heard, mut ping_at) = (Instant::now(), Instant::now() + ping_every);
         let mut save_at = Instant::now() + SAVE_EVERY;
-        let check_every = self.worker.shared.options.look_every.min(CHECK_EVERY);
+        let check_every = look_every.min(CHECK_EVERY);
         let mut check_at = Instant::now() + check_every;
         let (mut shown, mut must_show) = (Instant::now(), true);
         let (mut worthless, mut received) = (0, 0);
@@ -170,11 +176,11 @@ impl Connection<'_> {
                     if self.session.inbox.is_full() {
                         heard = Instant::now();
                     }
-                    if heard.elapsed() >= MAX_SILENCE {
+                    if heard.elapsed() >= max_silence {
                         return Ending::Lost("the relay fell silent");
                     }
                     if Instant::now() >= ping_at {
-                        ping_at = Instant::now() + PING_EVERY;
+                        ping_at = Instant::now() + ping_every;
                         if !self.send(Message::Ping(Default::default())).await {
                             return Ending::Lost("the connection broke");
                         }

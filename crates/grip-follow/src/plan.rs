@@ -104,10 +104,14 @@ impl Class {
     }
 }
 
+/// The values of one class. A plan, what is covered of it and what is remembered of that share them:
+/// there are many thousand, of every relay.
+pub(crate) type Values = Arc<BTreeSet<Arc<str>>>;
+
 /// What is wanted of one relay: the values of each class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    pub(crate) values: BTreeMap<Class, BTreeSet<Arc<str>>>,
+    pub(crate) values: BTreeMap<Class, Values>,
     /// How many repositories it is for.
     pub(crate) repositories: usize,
     /// For each identifier what stands for its maintainers: other ones may make events acceptable
@@ -117,16 +121,14 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn add(&mut self, class: Class, value: &Arc<str>) {
-        self.values
-            .entry(class)
-            .or_default()
-            .insert(Arc::clone(value));
+        Arc::make_mut(self.values.entry(class).or_default()).insert(Arc::clone(value));
     }
 
     /// Wants what another plan wants, too.
     pub(crate) fn merge(&mut self, other: Self) {
         for (class, values) in other.values {
-            self.values.entry(class).or_default().extend(values);
+            let known = self.values.entry(class).or_default();
+            Arc::make_mut(known).extend(values.iter().cloned());
         }
     }
 
@@ -176,7 +178,7 @@ impl Plan {
 
     /// Bytes of all values, as requests would have them.
     pub(crate) fn size_bytes(&self) -> usize {
-        let values = self.values.values().flatten();
+        let values = self.values.values().flat_map(|values| values.iter());
         values.map(|value| value.len() + VALUE_EXTRA).sum()
     }
 
@@ -205,7 +207,7 @@ impl Plan {
         let mut hash = Sha256::new();
         for (class, values) in self.values.iter().filter(|(class, _)| counts(**class)) {
             hash.update([*class as u8, 0]);
-            for value in values {
+            for value in values.iter() {
                 hash.update(value.as_bytes());
                 hash.update([0]);
             }

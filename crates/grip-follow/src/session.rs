@@ -401,6 +401,7 @@ impl Session {
         self.live
             .open(&mut self.names, &self.progress, now, &mut self.out);
         self.history.poll(self.live.polled(), &self.progress, now);
+        self.history.poll_held(&self.plan, &self.progress, now);
         self.history
             .start_next(&mut self.names, &self.progress, now, &mut self.out);
         self.history

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     RelayUrl,
     memory::Memory,
+    plan::Values,
     session::{Fate, SessionStatus},
 };
 
@@ -106,7 +107,7 @@ pub(crate) struct Board {
     relays: Mutex<BTreeMap<RelayUrl, RelayStatus>>,
     counts: [AtomicU64; 6],
     /// Authors whose lists of relays were looked up with success, by relay.
-    asked: Mutex<BTreeMap<RelayUrl, HashSet<Arc<str>>>>,
+    asked: Mutex<BTreeMap<RelayUrl, Values>>,
     asked_changes: AtomicU64,
     pub(crate) dials: AtomicU64,
     pub(crate) dials_failed: AtomicU64,
@@ -166,7 +167,7 @@ impl Board {
     }
 
     /// Notes whose lists a relay was asked for; says whether that is news.
-    pub(crate) fn note_asked(&self, relay: &RelayUrl, authors: HashSet<Arc<str>>) -> bool {
+    pub(crate) fn note_asked(&self, relay: &RelayUrl, authors: Values) -> bool {
         let mut asked = self.asked.lock();
         let is_new = asked.get(relay) != Some(&authors);
         if is_new {
@@ -183,7 +184,9 @@ impl Board {
 
     /// Authors whose lists were looked up anywhere.
     pub(crate) fn asked(&self) -> HashSet<Arc<str>> {
-        self.asked.lock().values().flatten().cloned().collect()
+        let asked = self.asked.lock();
+        let authors = asked.values().flat_map(|authors| authors.iter());
+        authors.cloned().collect()
     }
 
     pub(crate) fn relays(&self) -> Vec<RelayStatus> {

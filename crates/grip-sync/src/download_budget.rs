@@ -41,13 +41,15 @@ impl Default for DownloadLimits {
 
 /// Why an author's events make us download nothing at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Spent {
+#[non_exhaustive]
+pub enum Spent {
     #[error("the download budget of its author is used up for now")]
     Author,
     #[error("the download budget of this node is used up for now")]
     Total,
 }
 
+/// The bytes that count still, by author and in all.
 pub struct DownloadBudget {
     limits: DownloadLimits,
     state: Mutex<State>,
@@ -83,7 +85,7 @@ impl Level {
 }
 
 impl DownloadBudget {
-    pub(crate) fn new(limits: DownloadLimits) -> Self {
+    pub fn new(limits: DownloadLimits) -> Self {
         Self {
             limits,
             state: Mutex::default(),

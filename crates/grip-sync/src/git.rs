@@ -174,17 +174,26 @@ impl GitFetch {
         request: grip_egress::Request,
         permit: Permit,
     ) -> Result<Metered<'a, grip_egress::Body>, FetchError> {
+        self.send_metered(job.url, request, permit, job.meter).await
+    }
+
+    async fn send_metered<'a>(
+        &self,
+        url: &Url,
+        request: grip_egress::Request,
+        permit: Permit,
+        meter: &'a Meter,
+    ) -> Result<Metered<'a, grip_egress::Body>, FetchError> {
         let policy = RequestPolicy {
-            bearer: (self.credentials)(job.url),
+            bearer: (self.credentials)(url),
             ..RequestPolicy::default()
         };
         let reply = self.egress.send_with(&policy, request, permit).await?;
-        let body = reply.body;
         let minimum = MinimumRate {
             bytes_per_second: self.options.min_rate,
             grace: self.options.rate_grace,
         };
-        Ok(Metered::new(body, job.meter, minimum))
+        Ok(Metered::new(reply.body, meter, minimum))
     }
 
     async fn free_bytes(&self) -> Result<u64, FetchError> {

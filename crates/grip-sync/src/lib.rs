@@ -22,7 +22,7 @@ mod url_pauses;
 #[cfg(test)]
 mod testing;
 
-pub use download_budget::DownloadLimits;
+pub use download_budget::{DownloadBudget, DownloadLimits, Spent};
 pub use fetch::{Fetch, FetchError, Fetched, Job};
 pub use git::{Credentials, GitFetch, GitOptions};
 pub use meter::Meter;

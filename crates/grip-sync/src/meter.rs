@@ -16,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::download_budget::DownloadBudget;
+use crate::download_budget::{DownloadBudget, Spent};
 
 /// Counts the bytes of one fetch as they come.
 pub struct Meter {
@@ -33,6 +33,12 @@ impl Meter {
             budget: Some(Arc::clone(budget)),
             ..Self::unpaid()
         }
+    }
+
+    /// One whose bytes count against `payer`, who must have something left.
+    pub fn paid_by(payer: Owner, budget: &Arc<DownloadBudget>) -> Result<Self, Spent> {
+        budget.check(&payer, Instant::now())?;
+        Ok(Self::new(vec![payer], budget))
     }
 
     /// One whose bytes count against nobody.

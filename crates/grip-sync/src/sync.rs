@@ -82,6 +82,11 @@ impl Sync {
         }
     }
 
+    /// What may be downloaded; whoever else asks other hosts for somebody counts against it, too.
+    pub fn budget(&self) -> &Arc<DownloadBudget> {
+        &self.budget
+    }
+
     pub fn status(&self) -> Status {
         let counters = &self.memory.counters;
         let (used, limit, received) = self.budget.usage(Instant::now());

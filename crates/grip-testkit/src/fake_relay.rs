@@ -1,6 +1,8 @@
 //! A relay that says what a test tells it to.
 
-use std::sync::Arc;
+mod mute;
+
+use std::{sync::Arc, time::Instant};
 
 use anyhow::{Context as _, Result};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -20,30 +22,43 @@ pub type Script = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 pub struct FakeRelay {
     address: std::net::SocketAddr,
     heard: Arc<Mutex<Vec<Value>>>,
+    connected: Arc<Mutex<Vec<Instant>>>,
     _tasks: JoinSet<()>,
 }
 
 impl FakeRelay {
     /// Listens on a loopback address such as `127.0.0.9`.
     pub async fn start(address: &str, script: Script) -> Result<Self> {
+        Self::speaking(address, Some(script)).await
+    }
+
+    /// One that takes connections and then says nothing on them, not even a pong. A ping that comes is
+    /// heard as `["PING"]`.
+    pub async fn mute(address: &str) -> Result<Self> {
+        Self::speaking(address, None).await
+    }
+
+    async fn speaking(address: &str, script: Option<Script>) -> Result<Self> {
         let listener = TcpListener::bind((address, 0)).await?;
         let address = listener.local_addr()?;
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let (heard, connected) = (Arc::default(), Arc::default());
         let mut tasks = JoinSet::new();
-        let hearing = Arc::clone(&heard);
+        let (hearing, connecting) = (Arc::clone(&heard), Arc::clone(&connected));
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (script, heard) = (Arc::clone(&script), Arc::clone(&hearing));
+                let (heard, connected) = (Arc::clone(&hearing), Arc::clone(&connecting));
+                let script = script.clone();
                 connections.spawn(async move {
                     // A client that leaves in the middle is no failure of the test.
-                    let _ = serve(stream, &script, &heard).await;
+                    let _ = serve(stream, script.as_ref(), &heard, &connected).await;
                 });
             }
         });
         Ok(Self {
             address,
             heard,
+            connected,
             _tasks: tasks,
         })
     }
@@ -58,13 +73,23 @@ impl FakeRelay {
         format!("ws://{}", self.address)
     }
 
+    /// When each websocket was opened.
+    pub fn connected(&self) -> Vec<Instant> {
+        self.connected.lock().clone()
+    }
+
     /// All that clients said.
     pub fn heard(&self) -> Vec<Value> {
         self.heard.lock().clone()
     }
 }
 
-async fn serve(stream: TcpStream, script: &Script, heard: &Mutex<Vec<Value>>) -> Result<()> {
+async fn serve(
+    stream: TcpStream,
+    script: Option<&Script>,
+    heard: &Mutex<Vec<Value>>,
+    connected: &Mutex<Vec<Instant>>,
+) -> Result<()> {
     let mut head = [0; 2048];
     let read = stream.peek(&mut head).await?;
     let head = String::from_utf8_lossy(&head[..read]).to_lowercase();
@@ -75,6 +100,10 @@ async fn serve(stream: TcpStream, script: &Script, heard: &Mutex<Vec<Value>>) ->
         return Ok(());
     }
     let mut socket = tokio_tungstenite::accept_async(stream).await?;
+    connected.lock().push(Instant::now());
+    let Some(script) = script else {
+        return mute::listen(socket.into_inner(), heard).await;
+    };
     while let Some(message) = socket.next().await {
         let Message::Text(text) = message? else {
             continue;

@@ -22,6 +22,7 @@ mod python_relay;
 pub mod redis;
 pub mod relay;
 pub mod remote;
+pub mod roles;
 mod wait;
 pub mod wire;
 pub mod yaml;

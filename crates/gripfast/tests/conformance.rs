@@ -1,4 +1,4 @@
-//! Every requirement of GRASP-01 and GRASP-06 against the real binary, a fresh node for each case.
+//! The cases of GRASP-01, GRASP-02, GRASP-05 and GRASP-06 against the real binary, a fresh node for each.
 
 use std::{pin::Pin, sync::Arc};
 

@@ -1,7 +1,13 @@
 //! G01-26, G01-29, G01-31, G01-68 … G01-81: who may move refs.
 
-use anyhow::{Result, ensure};
-use grip_testkit::{Author, events::tag};
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{
+    Author,
+    events::tag,
+    roles::{ROLE_CASES, RoleCase, role_tags},
+};
 
 use super::cases;
 use crate::{Target, fixture::Fixture};
@@ -9,6 +15,7 @@ use crate::{Target, fixture::Fixture};
 cases! {
     "G01-26" "under the legacy rule maintainers are followed through the chain of announcements" Control => chain;
     "G01-72" "a repository whose owner points to a lead follows the states of the lead" Url => lead;
+    "G01-72" "states are taken of whom the worked cases of roles confirm, and of nobody they leave out" Url => worked;
     "G01-73" "without a lead that can be resolved states and pushes are refused with the reason" Url => nobody;
     "G01-74" "a listed key moves refs once its own announcement lists a maintainer" Url => reciprocal;
     "G01-77" "under the legacy rule a listed key authorises without an announcement of its own" Control => legacy;
@@ -54,6 +61,38 @@ async fn chain(target: &Target) -> Result<()> {
     fixture.push_ok(&["+fresh:refs/heads/main"]).await?;
     fixture.must_serve(&state.id).await?;
     fixture.ref_is("refs/heads/main", &root).await?;
+    Ok(())
+}
+
+/// G01-69 … G01-76 under one identifier each: A, B and C announce what the case says, and sign states.
+async fn worked(target: &Target) -> Result<()> {
+    for case in ROLE_CASES {
+        worked_case(target, case)
+            .await
+            .with_context(|| format!("case {}: {:?}", case.number, case.announcements))?;
+    }
+    Ok(())
+}
+
+async fn worked_case(target: &Target, case: &RoleCase) -> Result<()> {
+    let mut fixture = Fixture::new(target).await?;
+    let people: BTreeMap<char, Author> = ['A', 'B', 'C'].map(|it| (it, Author::new())).into();
+    for text in case.announcements {
+        let author = &people[&text.chars().next().context("it names its author")?];
+        let tags = role_tags(text, |name| people[&name].hex());
+        let event = author.announcement(&target.authority, &fixture.identifier, tags);
+        fixture.publish(&event).await?;
+    }
+    for name in case.taken.chars() {
+        let state = fixture.state_of(&people[&name])?;
+        let held = fixture.held(&state).await;
+        held.with_context(|| format!("the state of {name}"))?;
+    }
+    for name in case.refused.chars() {
+        let state = fixture.state_of(&people[&name])?;
+        let refused = fixture.refused(&state).await;
+        refused.with_context(|| format!("the state of {name}"))?;
+    }
     Ok(())
 }
 

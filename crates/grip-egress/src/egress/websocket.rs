@@ -23,6 +23,9 @@ use crate::{
     options::RequestPolicy,
 };
 
+/// What a websocket reads at once, and gathers before it writes. There are many, and most are idle.
+const BUFFER_BYTES: usize = 8 << 10;
+
 /// An open websocket.
 pub type WebSocket = WebSocketStream<reqwest::Upgraded>;
 
@@ -93,6 +96,8 @@ impl Egress {
         permit.finish(Verdict::Success, None);
         tracing::debug!(%domain, "opened websocket");
         let config = WebSocketConfig::default()
+            .read_buffer_size(BUFFER_BYTES)
+            .write_buffer_size(BUFFER_BYTES)
             .max_message_size(Some(max_message_bytes))
             .max_frame_size(Some(max_message_bytes));
         let stream = WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await;

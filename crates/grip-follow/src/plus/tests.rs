@@ -133,7 +133,7 @@ fn g03_2_write_relays_are_asked_for_what_tags_the_issue_and_read_relays_of_its_a
     assert_eq!(index.values[&Class::Profiles].len(), 3);
     assert_eq!(
         Class::Profiles
-            .filter(&index.values[&Class::Profiles])
+            .filter(index.values[&Class::Profiles].iter())
             .kinds
             .unwrap(),
         [0, 10_002, 10_317]

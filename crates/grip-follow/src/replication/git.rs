@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use grip_nostr::{EventId, RepoAddr, State};
+use grip_nostr::{EventId, PublicKey, RepoAddr, State};
 use grip_types::{Oid, RefName};
 use tokio::time::{sleep, timeout};
 use url::Url;
@@ -27,8 +27,14 @@ const MAX_TEXT: usize = 120;
 
 /// Reads which refs other git servers have. `gripfast` implements it over the one way out.
 pub trait RemoteRefs: Send + Sync + 'static {
-    /// What the named refs point at in the repository at `url`; those it lacks are left out.
-    fn refs<'a>(&'a self, url: &'a Url, names: &'a BTreeSet<RefName>) -> RefsFuture<'a>;
+    /// What the named refs point at in the repository at `url`; those it lacks are left out. What
+    /// comes counts against `owner`, who lists the server.
+    fn refs<'a>(
+        &'a self,
+        url: &'a Url,
+        names: &'a BTreeSet<RefName>,
+        owner: &'a PublicKey,
+    ) -> RefsFuture<'a>;
 }
 
 pub type RefsFuture<'a> =
@@ -37,15 +43,16 @@ pub type RefsFuture<'a> =
 /// Why refs could not be read.
 #[derive(Debug)]
 pub enum RefsError {
-    /// Nobody was asked; the host may be asked after this time.
-    Throttled(Duration),
+    /// Nobody was asked: the host, or what its owner may have us download, is at its limits. It may
+    /// be asked after this time.
+    PutOff(Duration),
     Failed(String),
 }
 
 impl fmt::Display for RefsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Throttled(_) => f.write_str("the host is asked often enough already"),
+            Self::PutOff(_) => f.write_str("it is at its limits"),
             Self::Failed(why) => f.write_str(why),
         }
     }
@@ -78,7 +85,7 @@ async fn probe(shared: &Arc<Shared>, addr: &RepoAddr, url: &str) -> (Option<Even
     let id = state.event.id;
     let wanted = wanted(&state);
     let names = wanted.keys().cloned().collect();
-    let asked = timeout(MAX_TIME, shared.remote_refs.refs(&url, &names)).await;
+    let asked = timeout(MAX_TIME, shared.remote_refs.refs(&url, &names, &addr.owner)).await;
     let probe = match asked {
         Ok(Ok(refs)) => Probe::Refs {
             matching: wanted
@@ -88,7 +95,7 @@ async fn probe(shared: &Arc<Shared>, addr: &RepoAddr, url: &str) -> (Option<Even
             all: wanted.len(),
             found: refs.len(),
         },
-        Ok(Err(RefsError::Throttled(pause))) => {
+        Ok(Err(RefsError::PutOff(pause))) => {
             Probe::PutOff(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX))
         }
         Ok(Err(RefsError::Failed(why))) => Probe::Unreachable(why.chars().take(MAX_TEXT).collect()),

@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn new(class: Class, values: &[Arc<str>]) -> Self {
+    pub(super) fn new(class: Class, values: &[Arc<str>]) -> Self {
         Self {
             class,
             values: values.into(),

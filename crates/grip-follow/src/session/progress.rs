@@ -1,17 +1,13 @@
 //! Progress with one relay: what is confirmed and which pauses last, over connections and restarts.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{RemoteLimits, everything::Everything};
 use crate::{
     pause::{POLICY_PAUSE, POLITE, Pause},
-    plan::{Class, Plan},
+    plan::{Class, Plan, Values},
 };
 
 /// A connection that comes back within this time is asked only for what is newer (G02-25).
@@ -65,7 +61,7 @@ pub(crate) struct Progress {
     everything_after: u64,
     /// Values whose history is here.
     #[serde(skip)]
-    covered: BTreeMap<Class, HashSet<Arc<str>>>,
+    covered: BTreeMap<Class, Values>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -111,12 +107,10 @@ impl Progress {
 
     /// Covers what is asked for at the moment; classes that the relay refuses are not.
     fn cover(&mut self, plan: &Plan, now: u64) {
-        let owned =
-            |values: &std::collections::BTreeSet<Arc<str>>| values.iter().cloned().collect();
         let asked = plan.values.iter();
         let asked = asked.filter(|(class, _)| self.refused(**class, now).is_none());
         self.covered = asked
-            .map(|(class, values)| (*class, owned(values)))
+            .map(|(class, values)| (*class, Arc::clone(values)))
             .collect();
     }
 
@@ -160,13 +154,22 @@ impl Progress {
 
     /// Notes a plan of which everything is covered, though it has fewer values than before.
     pub(super) fn note_plan(&mut self, plan: &Plan, now: u64) {
-        let mut asked = plan.values.iter();
+        let asked = plan.values.iter();
+        let mut asked = asked.filter(|(class, _)| self.refused(**class, now).is_none());
         let is_whole = asked.all(|(class, values)| {
-            self.refused(*class, now).is_some()
-                || values.iter().all(|value| self.is_covered(*class, value))
+            let covered = self.covered.get(class);
+            self.confirmed_at.is_some() && covered.is_some_and(|covered| is_within(values, covered))
         });
         if is_whole {
             self.plan = self.digest(plan, now);
+            // The values of the plan of before are not kept for it.
+            for (class, covered) in &mut self.covered {
+                if let Some(values) = plan.values.get(class)
+                    && is_within(values, covered)
+                {
+                    *covered = Arc::clone(values);
+                }
+            }
         }
     }
 
@@ -194,13 +197,16 @@ impl Progress {
     }
 
     /// The values of a class whose history is here.
-    pub(crate) fn covered(&self, class: Class) -> HashSet<Arc<str>> {
+    pub(crate) fn covered(&self, class: Class) -> Values {
         self.covered.get(&class).cloned().unwrap_or_default()
     }
 
     pub(super) fn forget_dropped(&mut self, plan: &Plan) {
         for (class, covered) in &mut self.covered {
-            covered.retain(|value| plan.contains(*class, value));
+            let wanted = plan.values.get(class);
+            if !wanted.is_some_and(|wanted| is_within(covered, wanted)) {
+                Arc::make_mut(covered).retain(|value| plan.contains(*class, value));
+            }
         }
     }
 
@@ -298,4 +304,9 @@ impl Progress {
     pub(crate) fn is_rate_limited(&self, now: u64) -> bool {
         self.rate.left(POLITE, now).is_some()
     }
+}
+
+/// Says whether `values` are all among `others`; most often they are the same.
+fn is_within(values: &Values, others: &Values) -> bool {
+    Arc::ptr_eq(values, others) || values.is_subset(others)
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use grip_testkit::roles::{ROLE_CASES, role_tags};
 use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 use proptest::prelude::*;
 
@@ -29,36 +30,11 @@ impl People {
         Self(['A', 'B', 'C'].map(|name| (name, Keys::generate())).into())
     }
 
-    fn hex(&self, name: &str) -> String {
-        match name {
-            "" => String::new(),
-            name => self.0[&name.chars().next().unwrap()].public_key().to_hex(),
-        }
-    }
-
-    /// Reads `A:[B,C]`, `A:` or `A{M A, m B 100 200}`; `+` begins tags beside a list.
+    /// Reads the short form of [`grip_testkit::roles`].
     fn announcement(&self, text: &str) -> Announcement {
         let keys = &self.0[&text.chars().next().unwrap()];
-        let (list, roles) = match text[1..].split_once('+') {
-            Some((list, roles)) => (list, roles),
-            None if text[1..].starts_with('{') => ("", text[1..].trim_matches(['{', '}'])),
-            None => (&text[1..], ""),
-        };
-        let mut tags = Vec::new();
-        let listed = list.trim_start_matches(':').trim_matches(['[', ']']);
-        if !listed.is_empty() {
-            let mut tag = vec!["maintainers".to_owned()];
-            tag.extend(listed.split(',').map(|name| self.hex(name)));
-            tags.push(tag);
-        }
-        for role in roles.split(", ").filter(|role| !role.is_empty()) {
-            let mut words = role.split(' ');
-            let name = words.next().unwrap().to_owned();
-            let key = words.next().map(|key| self.hex(key)).unwrap_or_default();
-            let boundaries = words.map(str::to_owned);
-            tags.push([name, key].into_iter().chain(boundaries).collect());
-        }
-        announce(keys, tags)
+        let hex = |name: char| self.0[&name].public_key().to_hex();
+        announce(keys, role_tags(text, hex))
     }
 
     fn names<'a>(&self, keys: impl Iterator<Item = &'a PublicKey>) -> String {
@@ -71,209 +47,29 @@ impl People {
     }
 }
 
-/// One row of the worked cases: announcements, then for each coordinate the set, the invited and
-/// why it is empty.
-type Case = (
-    u8,
-    &'static [&'static str],
-    &'static [(char, &'static str, &'static str, Option<WhyEmpty>)],
-    Option<&'static str>,
-);
-
-const CASES: &[Case] = &[
-    (1, &["A:"], &[('A', "A", "", None)], Some("A")),
-    (
-        2,
-        &["B:"],
-        &[('A', "", "", Some(WhyEmpty::Missing))],
-        Some(""),
-    ),
-    (3, &["A:[B]"], &[('A', "A", "B", None)], Some("AB")),
-    (
-        4,
-        &["A:[B]", "B:[A]"],
-        &[('A', "AB", "", None), ('B', "AB", "", None)],
-        Some("AB"),
-    ),
-    (
-        5,
-        &["A:[B]", "B:"],
-        &[('A', "A", "B", None), ('B', "B", "", None)],
-        Some("AB"),
-    ),
-    (
-        6,
-        &["A:[B]", "B:[C]"],
-        &[('A', "A", "B", None)],
-        Some("ABC"),
-    ),
-    // An announcement under another `d` is not looked at.
-    (7, &["A:[B]"], &[('A', "A", "B", None)], Some("AB")),
-    (
-        8,
-        &["A:[B]", "B:[A,C]", "C:[B]"],
-        &[('A', "ABC", "", None)],
-        Some("ABC"),
-    ),
-    (
-        9,
-        &["A:[B]", "B:[C]", "C:[B]"],
-        &[
-            ('A', "A", "B", None),
-            ('B', "BC", "", None),
-            ('C', "BC", "", None),
-        ],
-        Some("ABC"),
-    ),
-    (
-        10,
-        &["A{M A, m B}", "B{M A, m B}"],
-        &[('A', "AB", "", None), ('B', "AB", "", None)],
-        None,
-    ),
-    (
-        11,
-        &["A{M A}", "B{M A, m B}"],
-        &[('A', "A", "", None), ('B', "A", "", None)],
-        None,
-    ),
-    (
-        12,
-        &["A{M A, m B}", "B{M A, m B 100 200}"],
-        &[('A', "A", "", None), ('B', "A", "", None)],
-        None,
-    ),
-    (
-        13,
-        &["A{M A, m B 0 1700000000}", "B{M A, m B}"],
-        &[('A', "A", "", None), ('B', "A", "", None)],
-        None,
-    ),
-    (
-        14,
-        &["A{M A, m B 100 200 300}", "B{M A, m B}"],
-        &[('A', "AB", "", None), ('B', "AB", "", None)],
-        None,
-    ),
-    (
-        15,
-        &["A{M A, m B 100 defer}", "B{M A}"],
-        &[('A', "A", "", None), ('B', "A", "", None)],
-        None,
-    ),
-    (
-        16,
-        &["A{m A 100 200}"],
-        &[('A', "", "", Some(WhyEmpty::Inactive))],
-        None,
-    ),
-    (
-        17,
-        &["B{M A}"],
-        &[('B', "", "", Some(WhyEmpty::LeadMissing))],
-        None,
-    ),
-    (
-        18,
-        &["A:", "B{M A}"],
-        &[
-            ('A', "A", "", None),
-            ('B', "", "", Some(WhyEmpty::Incomplete)),
-        ],
-        None,
-    ),
-    (
-        19,
-        &["A{M A, M B}", "B{M B}"],
-        &[
-            ('A', "", "", Some(WhyEmpty::Ambiguous)),
-            ('B', "B", "", None),
-        ],
-        None,
-    ),
-    (
-        20,
-        &["A{M B}", "B{M A}"],
-        &[
-            ('A', "", "", Some(WhyEmpty::Cycle)),
-            ('B', "", "", Some(WhyEmpty::Cycle)),
-        ],
-        None,
-    ),
-    (
-        21,
-        &["A{M B}", "B{M C}", "C{M C, m A, m B}"],
-        &[
-            ('A', "ABC", "", None),
-            ('B', "ABC", "", None),
-            ('C', "ABC", "", None),
-        ],
-        None,
-    ),
-    (
-        22,
-        &["A{m A, m B}", "B{m B, m A}"],
-        &[('A', "AB", "", None), ('B', "AB", "", None)],
-        None,
-    ),
-    (
-        23,
-        &["A{M A, o B}", "B:[A]"],
-        &[('A', "A", "", None), ('B', "B", "A", None)],
-        None,
-    ),
-    (
-        24,
-        &["A:[B]+o C", "B:[A]"],
-        &[('A', "A", "", None), ('B', "B", "A", None)],
-        Some("AB"),
-    ),
-    (
-        25,
-        &["A{o A}"],
-        &[('A', "", "", Some(WhyEmpty::Inactive))],
-        None,
-    ),
-    (
-        26,
-        &["A{M A, m B}", "B:[A]+u A"],
-        &[('A', "AB", "", None), ('B', "AB", "", None)],
-        None,
-    ),
-    (
-        27,
-        &["A{M A, M A 100}", "B{M A}"],
-        &[('A', "A", "", None), ('B', "A", "", None)],
-        None,
-    ),
-    (28, &["A:[B]+M"], &[('A', "A", "", None)], Some("AB")),
-];
-
+/// G01-69, G01-71: what an announcement lists, whom it leads to and whether its author is active.
 #[test]
 fn g01_72_to_75_the_worked_cases_come_out_as_in_the_table() {
-    for (number, announcements, sets, legacy) in CASES {
-        let people = People::new();
-        let all: Vec<Announcement> = announcements
+    for case in ROLE_CASES {
+        let (number, people) = (case.number, People::new());
+        let all: Vec<Announcement> = case
+            .announcements
             .iter()
             .map(|text| people.announcement(text))
             .collect();
-        for (owner, keys, invited, why) in *sets {
-            let set = set(MaintainerRule::Reciprocal, &people.0[owner], &all);
-            assert_eq!(
-                people.names(set.iter()),
-                *keys,
-                "case {number}, owner {owner}"
-            );
-            assert_eq!(
-                people.names(set.invited()),
-                *invited,
-                "case {number}, owner {owner}"
-            );
-            assert_eq!(set.why_empty(), *why, "case {number}, owner {owner}");
+        for expected in case.sets {
+            let owner = expected.owner;
+            let set = set(MaintainerRule::Reciprocal, &people.0[&owner], &all);
+            let (members, invited) = (people.names(set.iter()), people.names(set.invited()));
+            let why = set.why_empty().map(|why| format!("{why:?}"));
+            assert_eq!(members, expected.members, "case {number}, owner {owner}");
+            assert_eq!(invited, expected.invited, "case {number}, owner {owner}");
+            let why = why.unwrap_or_default();
+            assert_eq!(why, expected.why, "case {number}, owner {owner}");
         }
-        if let Some(legacy) = legacy {
+        if let Some(legacy) = case.legacy {
             let set = set(MaintainerRule::Legacy, &people.0[&'A'], &all);
-            assert_eq!(people.names(set.iter()), *legacy, "case {number}, legacy");
+            assert_eq!(people.names(set.iter()), legacy, "case {number}, legacy");
         }
     }
 }

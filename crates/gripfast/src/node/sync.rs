@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use grip_follow::{Follow, RefsError, RefsFuture, RemoteRefs};
 use grip_limits::Throttle;
-use grip_nostr::RepoAddr;
+use grip_nostr::{PublicKey, RepoAddr};
 use grip_relay::Relay;
 use grip_resolve::Resolver;
 use grip_store::EventStore;
-use grip_sync::{DownloadLimits, FetchError, GitFetch, GitOptions, Sync};
-use grip_types::{ErrorChain, Identifier, RefName};
+use grip_sync::{DownloadBudget, DownloadLimits, FetchError, GitFetch, GitOptions, Meter, Sync};
+use grip_types::{ErrorChain, Identifier, Owner, RefName};
 use grip_web::{
     Backend, FollowTotals, HostBudget, RelayStatus, ReplicaReport, ReplicationTotals, SyncHandle,
     SyncReport, SyncTotals, UrlAttempt,
@@ -19,6 +19,9 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::{base::Base, follow};
+
+/// How long no look is taken for an owner whose budget is used up: it fills within an hour.
+const SPENT_PAUSE: Duration = Duration::from_secs(600);
 
 /// Starts to look for what waits, unless that is switched off. The resolver finds further hosts that
 /// may have what is missing. Also returns the relays that are followed.
@@ -51,7 +54,7 @@ pub(super) fn start(
         Some(credentials) => fetch.with_credentials(credentials),
         None => fetch,
     };
-    let remote_refs = Arc::new(Listing(fetch.clone()));
+    let listing = fetch.clone();
     let running = Sync::start(grip_sync::Parts {
         context: base.grasp.clone(),
         providers: Arc::new(resolver.clone()),
@@ -68,6 +71,10 @@ pub(super) fn start(
             ..grip_sync::Options::default()
         },
         group: base.front.child("sync"),
+    });
+    let remote_refs = Arc::new(Listing {
+        fetch: listing,
+        budget: Arc::clone(running.budget()),
     });
     let follow = follow::start(base, relay, store, remote_refs)?;
     let report = Report {
@@ -135,22 +142,35 @@ impl SyncReport for Report {
     }
 }
 
-/// Lists the refs of clone URLs by the way that git data is fetched.
-struct Listing(GitFetch);
+/// Lists the refs of clone URLs by the way that git data is fetched, and from the same budget.
+struct Listing {
+    fetch: GitFetch,
+    budget: Arc<DownloadBudget>,
+}
 
 impl RemoteRefs for Listing {
-    fn refs<'a>(&'a self, url: &'a Url, names: &'a BTreeSet<RefName>) -> RefsFuture<'a> {
+    fn refs<'a>(
+        &'a self,
+        url: &'a Url,
+        names: &'a BTreeSet<RefName>,
+        owner: &'a PublicKey,
+    ) -> RefsFuture<'a> {
         Box::pin(async {
-            self.0
-                .list_refs(url, names)
-                .await
-                .map_err(|error| match error {
-                    FetchError::Throttled(refused) => {
-                        let pause = refused.retry_at.saturating_duration_since(Instant::now());
-                        RefsError::Throttled(pause)
-                    }
-                    error => RefsError::Failed(ErrorChain(&error).to_string()),
-                })
+            // A look is never urgent: it leaves alone what is kept for those who are served.
+            let payer = Owner {
+                key: owner.to_bytes(),
+                is_served: false,
+            };
+            let meter = Meter::paid_by(payer, &self.budget);
+            let meter = meter.map_err(|_| RefsError::PutOff(SPENT_PAUSE))?;
+            let listed = self.fetch.list_refs(url, names, &meter).await;
+            listed.map_err(|error| match error {
+                FetchError::Throttled(refused) => {
+                    let pause = refused.retry_at.saturating_duration_since(Instant::now());
+                    RefsError::PutOff(pause)
+                }
+                error => RefsError::Failed(ErrorChain(&error).to_string()),
+            })
         })
     }
 }

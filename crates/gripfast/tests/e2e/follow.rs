@@ -10,4 +10,5 @@ mod peers;
 mod plus;
 mod replication;
 mod restart;
+mod roles;
 pub(crate) mod scene;

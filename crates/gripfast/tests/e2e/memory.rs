@@ -17,6 +17,16 @@ fn size_mib() -> u64 {
 /// its own code.
 const LIMIT: u64 = 48 * 1024 * 1024;
 
+/// Huge pages are two thirds of what an idle node has in memory.
+#[tokio::test]
+async fn a_node_has_its_memory_in_small_pages() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.id()?))?;
+    let is_small = |line: &str| line.split_whitespace().eq(["THP_enabled:", "0"]);
+    ensure!(status.lines().any(is_small), "{status}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn pushing_and_cloning_a_large_repository_takes_constant_memory() -> Result<()> {
     let node = Node::start(BINARY).await?;

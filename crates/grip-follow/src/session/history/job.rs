@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grip_nostr::Filter;
 
-use super::{Item, Wanted};
+use super::{super::live::Wanted, Item};
 use crate::plan::{self, Class};
 
 /// Ids of one fetch (G02-24).

@@ -95,6 +95,57 @@ async fn g02_15_what_does_not_fit_is_polled_with_an_overlap() {
     }
 }
 
+/// Says that every request for history has ended, for so many seconds; returns what was asked.
+fn idle(scene: &mut Scene, seconds: u64) -> Vec<Value> {
+    let mut asked = Vec::new();
+    for _ in 0..seconds {
+        for (name, filter) in scene.requests() {
+            scene.hear(json!(["EOSE", name]));
+            asked.push(filter);
+        }
+        scene.pass(1);
+    }
+    asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn g02_37_states_of_what_is_held_are_asked_for_every_thirty_seconds_and_of_32_at_once() {
+    let identifiers = |most: usize| (0..most).map(|n| format!("{n:03}"));
+    let mut scene = Scene::new(plan_of(Class::Held, identifiers(70)));
+    idle(&mut scene, 20);
+    assert!(scene.is_complete() && scene.session.live.is_whole());
+    let asked = idle(&mut scene, 90);
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    let mut names: Vec<String> = Vec::new();
+    for filter in asked {
+        let part: Vec<String> = serde_json::from_value(filter["#d"].clone()).unwrap();
+        assert_eq!((part.len(), &filter["kinds"]), (32, &json!([30617, 30618])));
+        names.extend(part);
+    }
+    names.sort();
+    names.dedup();
+    assert!(names.iter().cloned().eq(identifiers(70)), "{names:?}");
+    // Nothing is held any more.
+    scene.session.set_plan(one(Class::States), scene.now);
+    idle(&mut scene, 20);
+    assert!(idle(&mut scene, 90).is_empty());
+}
+
+/// A long history does not keep what is held waiting.
+#[tokio::test(start_paused = true)]
+async fn g02_37_held_announcements_come_before_the_rest_of_a_long_history() {
+    let mut plan = (*big_plan(100)).clone();
+    plan.add(Class::Held, &"held".into());
+    let mut scene = Scene::new(Arc::new(plan));
+    idle(&mut scene, 35);
+    assert!(!scene.is_complete());
+    let asked = idle(&mut scene, 30);
+    let polls = asked
+        .iter()
+        .filter(|filter| filter["#d"] == json!(["held"]));
+    assert_eq!(polls.count(), 1, "{}", asked.len());
+}
+
 #[tokio::test(start_paused = true)]
 async fn g02_17_a_refusal_of_many_filters_lowers_the_ceiling_and_one_of_a_single_filter_pauses() {
     let mut plan = Plan::default();

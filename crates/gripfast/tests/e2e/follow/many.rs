@@ -130,6 +130,11 @@ async fn until_read(node: &Node, others: usize) -> Result<()> {
     .await
 }
 
+/// Prints one row of the table of figures.
+fn row(what: &str, first: &str, second: &str, target: &str) {
+    println!("{what:<28} {first:>16} {second:>20} {target:>16}");
+}
+
 fn percent(part: u64, of: u64) -> f64 {
     part as f64 * 100.0 / of as f64
 }
@@ -194,11 +199,7 @@ async fn a_second_reading_of_many_repositories_transfers_less_than_a_percent_bot
     .await?;
     let relay = relay_of(&b, &url).await?;
     let second = bytes_of(&relay);
-    println!(
-        "second reading: {second:?}, {:.3} % received, {:.3} % sent",
-        percent(second.received, first.received),
-        percent(second.sent, first.sent)
-    );
+    println!("second reading: {second:?}");
     ensure!(relay["events_received"] == 0, "{relay}");
     ensure!(
         second.received * 100 < first.received,
@@ -217,13 +218,29 @@ async fn a_second_reading_of_many_repositories_transfers_less_than_a_percent_bot
         Ok((events(&b).await? == expected).then_some(()))
     });
     same.await?;
+    let core_alone = b.core_used(idle).await?;
     let more = following - b.anonymous_rss_bytes()? as i64;
     let relays = others.len() + 1;
-    println!(
-        "idle with {relays} relays: {:.2} % of a core, {} KiB more",
-        core * 100.0,
-        more >> 10
+    println!("\n{expected} events of {repositories} repositories on {relays} relays:");
+    row("what", "first reading", "second reading", "target");
+    for (what, first, second) in [
+        ("bytes received", first.received, second.received),
+        ("bytes sent", first.sent, second.sent),
+    ] {
+        let again = format!("{second} ({:.3} %)", percent(second, first));
+        row(what, &first.to_string(), &again, "below 1 %");
+    }
+    row("idle", "following", "the node alone", "target");
+    let share = |core: f64| format!("{:.2} %", core * 100.0);
+    row(
+        "share of a core",
+        &share(core),
+        &share(core_alone),
+        "below 2 %",
     );
+    let kib = |bytes: i64| format!("{} KiB", bytes >> 10);
+    let (with, alone) = (kib(following), kib(following - more));
+    row("memory", &with, &alone, "64 MiB more");
     ensure!(more < MAX_MORE_BYTES, "{more} bytes");
     ensure!(!is_long || core < MAX_CORE, "{core}");
     Ok(())
@@ -256,7 +273,10 @@ async fn pushes_to_one_node_are_served_by_the_other_within_two_seconds() -> Resu
     }
     took.sort();
     let of = |percent: usize| took[(took.len() - 1) * percent / 100];
-    println!("{pushes} pushes: p50 {:?}, p99 {:?}", of(50), of(99));
+    println!();
+    row("pushes", "p50", "p99", "target of p99");
+    let (p50, p99) = (format!("{:.0?}", of(50)), format!("{:.0?}", of(99)));
+    row(&pushes.to_string(), &p50, &p99, "below 2 s");
     ensure!(
         pushes == PUSHES || of(99) < Duration::from_secs(2),
         "{took:?}"

@@ -41,6 +41,10 @@ async fn a_node_says_which_listed_servers_have_the_state_and_since_when_not() ->
     anyhow::ensure!(current["kind"] == "relay" && current["since"].is_i64());
     let current = until_replica(&a, &project, &clone, is("current")).await?;
     anyhow::ensure!(current["kind"] == "git" && current["checked_at"].is_i64());
+    // Nothing but the look at the clone URL was downloaded here, and it is counted.
+    let sync = a.json("/api/v1/sync").await?;
+    let received = sync["received_bytes_total"].as_u64();
+    anyhow::ensure!(received > Some(0), "{received:?}");
     let path = project.path();
     must_contain(&a.get(&path).await?.text(), &[&relay, "has the same state"]);
     let name = format!("{}/{}", project.owner.npub(), project.identifier);

@@ -1,0 +1,71 @@
+//! Roles: whose states move the refs of which repository, as the node explains it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{
+    Author, Node,
+    roles::{ROLE_CASES, RoleCase, RoleSet, role_tags},
+};
+use serde_json::Value;
+
+use super::scene::{node, publish};
+
+/// G01-69 … G01-76, for each coordinate apart.
+#[tokio::test]
+async fn g01_72_explain_names_the_maintainers_of_the_worked_cases_and_whom_they_invite()
+-> Result<()> {
+    let node = node().await?;
+    for case in ROLE_CASES {
+        worked(&node, case)
+            .await
+            .with_context(|| format!("case {}: {:?}", case.number, case.announcements))?;
+    }
+    Ok(())
+}
+
+async fn worked(node: &Node, case: &RoleCase) -> Result<()> {
+    let people: BTreeMap<char, Author> = ['A', 'B', 'C'].map(|it| (it, Author::new())).into();
+    let identifier = format!("case-{}", case.number);
+    for text in case.announcements {
+        let author = &people[&text.chars().next().context("it names its author")?];
+        let tags = role_tags(text, |name| people[&name].hex());
+        let event = author.announcement(&node.authority(), &identifier, tags);
+        publish(node, &event).await?;
+    }
+    let is_announced = |set: &&RoleSet| {
+        let mut texts = case.announcements.iter();
+        texts.any(|text| text.starts_with(set.owner))
+    };
+    for set in case.sets.iter().filter(is_announced) {
+        let owner = people[&set.owner].npub();
+        let explained = node.explain(&format!("{owner}/{identifier}")).await?;
+        let compared = compare(set, &people, &explained["repository"]);
+        compared.with_context(|| format!("owner {}: {explained:#}", set.owner))?;
+    }
+    Ok(())
+}
+
+fn compare(set: &RoleSet, people: &BTreeMap<char, Author>, repository: &Value) -> Result<()> {
+    let texts = |name: &str| -> Vec<String> {
+        let texts = repository[name].as_array().into_iter().flatten();
+        texts.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let members = set.members.chars().map(|name| people[&name].npub());
+    let members: BTreeSet<String> = members.collect();
+    let shown: BTreeSet<String> = texts("maintainers").into_iter().collect();
+    ensure!(shown == members, "{shown:?} may move refs");
+    let roles = texts("roles");
+    let is_empty = roles
+        .iter()
+        .any(|role| role.starts_with("nobody maintains"));
+    ensure!(is_empty != set.why.is_empty(), "{roles:?}");
+    for name in set.invited.chars() {
+        let invited = format!("invited {}, who", people[&name].npub());
+        ensure!(
+            roles.iter().any(|it| it.contains(&invited)),
+            "{name}: {roles:?}"
+        );
+    }
+    Ok(())
+}
