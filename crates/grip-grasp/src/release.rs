@@ -107,7 +107,7 @@ impl Grasp {
             match core.turns(vec![identifier.clone()]).await {
                 Ok(_turns) => {
                     let released = core.release(&identifier, source).await;
-                    core.mirror_after(&identifier, &released).await;
+                    core.settle_released(&identifier, &released).await;
                     if core.unsettled.contains(&identifier) {
                         core.settle(&identifier).await;
                     }
