@@ -92,7 +92,7 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             "model::",
             1,
             // In memory: what a story writes is of no use once it was compared.
-            "GRIPFAST_MODEL_CASES=100000 GRIPFAST_MODEL_THREADS=16 TMPDIR=/dev/shm",
+            "GRIPFAST_MODEL_CASES=100000 GRIPFAST_MODEL_THREADS=12 TMPDIR=/dev/shm",
         ),
         Campaign::AgreementNode => (
             E2E,
