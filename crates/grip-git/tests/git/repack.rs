@@ -212,7 +212,7 @@ async fn an_fsck_that_is_cut_short_finds_no_damage() {
     let tools = tempfile::TempDir::new().unwrap();
     let flag = tools.path().join("how");
     let text = format!(
-        "case \"$*\" in *fsck*) [ -e {flag} ] && . {flag} ;; esac",
+        "case \"$*\" in *fsck*|*verify-pack*) [ -e {flag} ] && . {flag} ;; esac",
         flag = flag.display()
     );
     let program = script(tools.path(), &text);
@@ -231,7 +231,13 @@ async fn an_fsck_that_is_cut_short_finds_no_damage() {
         let unread = sandbox.fsck(&repo).await.unwrap_err();
         assert!(matches!(unread, RepoError::Unread { .. }), "{unread:?}");
         assert!(unread.to_string().contains(said), "{unread}");
+        let damaged = sandbox.verify_packs(&repo.identifier).await.unwrap();
+        assert!(damaged.is_empty(), "{damaged:?}");
     }
+    std::fs::write(&flag, "echo 'error: packed object is corrupt' >&2; exit 1").unwrap();
+    assert!(!sandbox.fsck(&repo).await.unwrap().is_clean);
+    let damaged = sandbox.verify_packs(&repo.identifier).await.unwrap();
+    assert_eq!(damaged.len(), 1);
     std::fs::remove_file(&flag).unwrap();
     assert!(sandbox.fsck(&repo).await.unwrap().is_clean);
 }

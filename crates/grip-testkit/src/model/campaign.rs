@@ -24,6 +24,8 @@ use super::{
 const STORIES_PER_NODE: u32 = 50;
 /// A step is one large future in a build without optimisation.
 const STACK_BYTES: usize = 16 << 20;
+/// How long a shorter story is looked for: on the binary each that fails takes as long as a wait may.
+const MAX_SHRINK_MILLIS: u32 = 60_000;
 /// How often a campaign says how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 
@@ -154,6 +156,7 @@ impl Campaign {
         let config = Config {
             cases,
             failure_persistence: None,
+            max_shrink_time: MAX_SHRINK_MILLIS,
             ..Config::default()
         };
         let mut bytes = [0; 32];
@@ -198,6 +201,11 @@ impl Campaign {
                 tally.set(all);
             }
             told.map(drop).map_err(|error| {
+                if !has_failed.get() {
+                    // At once: to find a shorter one may take longer than the run has.
+                    let seed = self.seed;
+                    println!("seed {seed}, thread {number}, to be shrunk: {error:#}\n{story:?}");
+                }
                 shared.has_failed.store(true, Relaxed);
                 has_failed.set(true);
                 TestCaseError::fail(format!("{error:#}"))
