@@ -55,13 +55,14 @@ impl Core {
     }
 
     /// Has repositories that are served from now on show the pull requests that are served already, or
-    /// were pushed for them by contributors; the caller has the turn.
+    /// were pushed for them by contributors, and refs follow no event that the store did not take; the
+    /// caller has the turn.
     pub(crate) async fn settle_released(
         self: &Arc<Self>,
         identifier: &Identifier,
         released: &Released,
     ) {
-        if released.announcements_released > 0 {
+        if released.announcements_released > 0 || released.not_stored > 0 {
             self.settle(identifier).await;
         }
     }
