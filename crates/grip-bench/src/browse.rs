@@ -125,7 +125,12 @@ impl Large {
                 let start = round * REQUESTS;
                 ours.add(ask(port, start, |n| path(n).0).await?);
                 if let Some(cgit) = &cgit {
-                    theirs.add(ask(cgit.port, start, |n| format!("/large{}", path(n).1)).await?);
+                    theirs.add(
+                        ask(cgit.port.number(), start, |n| {
+                            format!("/large{}", path(n).1)
+                        })
+                        .await?,
+                    );
                 }
             }
             let ours = ours.end();

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::try_join_all;
+use grip_testkit::ReservedPort;
 use http_body_util::Full;
 use hyper::{Response, body::Bytes, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -69,7 +70,7 @@ pub async fn serve_nothing(port: u16) -> Result<()> {
 /// A process of our own that does nothing but answer; it is killed when dropped.
 struct Nothing {
     child: std::process::Child,
-    port: u16,
+    port: ReservedPort,
 }
 
 impl Nothing {
@@ -78,14 +79,14 @@ impl Nothing {
         reason = "the floor is a process like the node"
     )]
     async fn start() -> Result<Self> {
-        let port = grip_testkit::node::free_port()?;
+        let port = ReservedPort::new()?;
         let mut command = std::process::Command::new(std::env::current_exe()?);
         let child = command
             .args(["--binary", "/", "--serve-nothing"])
-            .arg(port.to_string());
+            .arg(port.number().to_string());
         let child = child.spawn()?;
         grip_testkit::until("it listens", || async {
-            TcpStream::connect(("127.0.0.1", port)).await.ok()
+            TcpStream::connect(("127.0.0.1", port.number())).await.ok()
         })
         .await?;
         Ok(Self { child, port })
@@ -110,7 +111,7 @@ async fn beside_nothing(binary: &Path, table: &mut Table) -> Result<()> {
         let (mut bare, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let (floor, rate) = (
-                rate(nothing.port, "/", "").await?,
+                rate(nothing.port.number(), "/", "").await?,
                 rate(node.port(), path, headers).await?,
             );
             bare.push(floor);
@@ -239,7 +240,7 @@ async fn overload(binary: &Path, table: &mut Table) -> Result<()> {
             ask(port, "/healthz", 50.0, LASTS)
         )?;
         // What this machine and this client add to any answer at that rate.
-        let floor = ask(nothing.port, "/", offered, LASTS).await?;
+        let floor = ask(nothing.port.number(), "/", offered, LASTS).await?;
         admitted += hot.admitted.len();
         refused += hot.refused.len();
         late += hot.late();

@@ -20,7 +20,7 @@ use crate::{
     layout::{self, Layout},
     memory::{self, MemoryBudget, MemoryUse, Payer},
     packs::{DamagedPack, Packs},
-    process::{Git, GitMissing},
+    process::{Finished, Git, GitMissing},
     refs::{self, MoveRecord, RefSnapshot, RefUpdateError},
     staged_uploads::{StagedUploads, StagingBudgets},
 };
@@ -120,6 +120,9 @@ pub enum RepoError {
     Refs { repo: RepoAddr, reason: String },
     #[error("the repository {repo} cannot be reached")]
     Io { repo: RepoAddr, source: io::Error },
+    /// It was not looked at to its end: nothing is known of it that was not known before.
+    #[error("git could not read {repo} to its end: {reason}")]
+    Unread { repo: RepoAddr, reason: String },
     #[error("the objects of {identifier} cannot be reached")]
     Objects {
         identifier: Identifier,
@@ -203,8 +206,8 @@ pub struct Fsck {
     pub report: String,
 }
 
-/// Complaints of git that ran out of something: they say nothing of the pack that it was to read.
-const NOT_OF_THE_PACK: [&str; 8] = [
+/// Complaints of git that ran out of something: they say nothing of what it was to read.
+const RAN_OUT: [&str; 8] = [
     "ut of memory",
     "died of signal",
     "annot allocate",
@@ -214,6 +217,12 @@ const NOT_OF_THE_PACK: [&str; 8] = [
     "oo many open files",
     "o space left",
 ];
+
+/// Says whether git ended before it could tell anything: killed, or out of something.
+fn is_cut_short(finished: &Finished) -> bool {
+    let ran_out = |text: &&str| finished.stderr.contains(text);
+    finished.status.code().is_none() || RAN_OUT.iter().any(ran_out)
+}
 
 impl Repositories {
     /// Opens the root and makes it if it is not there.
@@ -380,7 +389,10 @@ impl Repositories {
         self.inner.forget(repo);
     }
 
-    /// Runs `git fsck` over a repository and the objects it shares.
+    /// Runs `git fsck` over a repository and the objects it can read.
+    ///
+    /// [`RepoError::Unread`] if git could not go through all of them, for lack of memory for example:
+    /// that is no damage.
     pub async fn fsck(&self, repo: &RepoAddr) -> Result<Fsck, RepoError> {
         self.refs(repo)?;
         let mut command =
@@ -388,15 +400,26 @@ impl Repositories {
                 .git
                 .command(["fsck", "--full", "--no-dangling", "--no-progress"]);
         command.env("GIT_DIR", self.inner.layout.repository(repo));
-        let failed = |source| unreachable_repo(repo, source);
-        let size = self.inner.packs.size(&repo.identifier).map_err(failed)?;
+        let unread = |reason: &dyn std::fmt::Display| RepoError::Unread {
+            repo: repo.clone(),
+            reason: reason.to_string(),
+        };
+        let size = self.inner.size(repo);
+        let size = size.map_err(|source| unreachable_repo(repo, source))?;
         let memory =
             self.inner
                 .memory
                 .acquire(Payer::Maintenance, &repo.identifier, size.memory_to_read());
-        let memory = memory.await.map_err(io::Error::other).map_err(failed)?;
+        let memory = memory.await.map_err(|error| unread(&error))?;
         let running = self.inner.git.run(command, &memory);
-        let finished = running.await.map_err(failed)?;
+        let finished = running.await.map_err(|error| unread(&error))?;
+        if is_cut_short(&finished) {
+            let fatal = finished.stderr.lines().last();
+            return Err(match fatal {
+                Some(line) => unread(&line),
+                None => unread(&finished.status),
+            });
+        }
         let report = format!("{}{}", finished.stdout, finished.stderr);
         Ok(Fsck {
             is_clean: finished.status.success(),
@@ -429,8 +452,7 @@ impl Repositories {
             if finished.status.success() || !pack.exists() {
                 continue;
             }
-            let is_unread = |text: &&str| finished.stderr.contains(text);
-            if finished.status.code().is_none() || NOT_OF_THE_PACK.iter().any(is_unread) {
+            if is_cut_short(&finished) {
                 let (pack, complaint) = (pack.display(), &finished.stderr);
                 tracing::warn!(%identifier, %pack, complaint, "failed to read a pack to its end");
                 continue;

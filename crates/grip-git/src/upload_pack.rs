@@ -129,6 +129,13 @@ impl Start {
         let quarantines = inner.layout.quarantines();
         let limit = options.max_request_bytes;
         let request = collect(body, limit, options.stall, &quarantines).await?;
+        if self.repo.is_contributor() {
+            let in_memory = match &request {
+                Request::Small(bytes) => Some(&bytes[..]),
+                Request::Large(_) => None,
+            };
+            self.repositories.check_wants(&self.repo, in_memory)?;
+        }
         let mut command = self.command();
         let bytes = match request {
             Request::Small(bytes) => {

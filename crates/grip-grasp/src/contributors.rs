@@ -17,7 +17,7 @@ use crate::{
     admission::{contributor_repositories, is_banned},
     error::GraspError,
     grasp::Core,
-    release::{Mirrored, Released},
+    release::Mirrored,
 };
 
 /// Tips copied in one pass over an identifier, in its turn; the others follow with the next.
@@ -31,18 +31,6 @@ impl Grasp {
 }
 
 impl Core {
-    /// Has repositories that are served from now on show the pull requests that contributors pushed for
-    /// them before; the caller has the turn.
-    pub(crate) async fn mirror_after(
-        self: &Arc<Self>,
-        identifier: &Identifier,
-        released: &Released,
-    ) {
-        if released.announcements_released > 0 && self.repositories.has_contributors() {
-            self.settle(identifier).await;
-        }
-    }
-
     /// Copies the tips that `edits` set and that only contributors have into the store. Edits whose tips
     /// could not be copied now are left out: strangers pushed them, and nobody's branches wait for them.
     pub(crate) async fn mirror_missing(

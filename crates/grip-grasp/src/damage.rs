@@ -74,7 +74,8 @@ impl Grasp {
 }
 
 impl Core {
-    /// Reads every object of a repository, and notes what is wrong.
+    /// Reads every object of a repository, and notes what is wrong. What was known stays known if that
+    /// cannot be done.
     pub(crate) async fn fsck(&self, addr: &RepoAddr) -> Result<Option<String>, GraspError> {
         let fsck = self.repositories.fsck(addr).await;
         let fsck = fsck.map_err(GraspError::repository(addr))?;
@@ -90,13 +91,21 @@ impl Core {
         Ok(Some(reason.to_owned()))
     }
 
-    /// Reads the repositories whose fetches failed as if they were damaged.
-    pub(crate) async fn look_at_suspects(&self) -> Result<(), GraspError> {
+    /// Reads the repositories whose fetches failed as if they were damaged; one that cannot be read to
+    /// its end is read again in the next round.
+    pub(crate) async fn look_at_suspects(&self) {
         for addr in self.repositories.take_suspects() {
-            if self.hosted.status(&addr).is_some() {
-                self.fsck(&addr).await?;
+            if self.hosted.status(&addr).is_none() {
+                continue;
+            }
+            match self.fsck(&addr).await {
+                Err(error) if error.unread().is_some() => {
+                    error.log("failed to check a repository whose fetch failed; trying again");
+                    self.repositories.suspect(addr);
+                }
+                Err(error) => error.log("failed to check a repository whose fetch failed"),
+                Ok(_) => {}
             }
         }
-        Ok(())
     }
 }

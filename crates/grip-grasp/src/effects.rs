@@ -33,7 +33,13 @@ impl Core {
     async fn carry_out_one(self: &Arc<Self>, effect: Effect) -> Result<(), GraspError> {
         match effect {
             Effect::CreateRepository(addr) => self.open_repository(addr).await,
-            Effect::KeepAlive(addr) => self.keep_alive(&addr).await,
+            Effect::KeepAlive(addr) => {
+                if self.keep_alive(&addr).await? {
+                    // The archive has refs of a state that may be gone.
+                    self.settle(&addr.identifier).await;
+                }
+                Ok(())
+            }
             Effect::EvictAnnouncement(addr) => self.evict(addr).await,
             Effect::DropStates { identifier, ids } => {
                 self.drop_states(&identifier, &ids).await;
@@ -92,14 +98,16 @@ impl Core {
         Ok(())
     }
 
-    /// Restarts the time of a held announcement; one that was hidden gets its repository back.
-    pub(crate) async fn keep_alive(self: &Arc<Self>, addr: &RepoAddr) -> Result<(), GraspError> {
+    /// Restarts the time of a held announcement; one that was hidden gets its repository back, which
+    /// is what is told.
+    pub(crate) async fn keep_alive(self: &Arc<Self>, addr: &RepoAddr) -> Result<bool, GraspError> {
         let before = self.held(|purgatory| purgatory.revive(addr, now())).await?;
-        if before == Some(Phase::Hidden) {
+        let was_hidden = before == Some(Phase::Hidden);
+        if was_hidden {
             self.have_repository(addr.clone(), RepositoryStatus::Held)
                 .await?;
         }
-        Ok(())
+        Ok(was_hidden)
     }
 
     async fn evict(self: &Arc<Self>, addr: RepoAddr) -> Result<(), GraspError> {

@@ -87,6 +87,17 @@ impl GraspError {
         matches!(self, Self::Full(_) | Self::Busy(_))
     }
 
+    /// Why a repository could not be looked at to its end, if that is it: nothing was found wrong.
+    pub(crate) fn unread(&self) -> Option<String> {
+        match self {
+            Self::Repository { source, .. } => match &**source {
+                unread @ RepoError::Unread { .. } => Some(unread.to_string()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The `OK` that tells the sender, after telling the operator.
     pub(crate) fn answer(&self) -> Answer {
         if self.is_overload() {

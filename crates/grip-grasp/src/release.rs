@@ -58,6 +58,10 @@ pub struct Released {
     pub refs_deleted: usize,
     /// The events that are served from now on.
     pub events: Vec<EventId>,
+    /// Events that the store did not take after all, their time being over for example: refs may have
+    /// been set by them.
+    #[serde(skip)]
+    pub(crate) not_stored: usize,
     /// What failed, for people. What is held is tried again when data comes next, or at the next
     /// start.
     pub errors: Vec<String>,
@@ -107,7 +111,7 @@ impl Grasp {
             match core.turns(vec![identifier.clone()]).await {
                 Ok(_turns) => {
                     let released = core.release(&identifier, source).await;
-                    core.mirror_after(&identifier, &released).await;
+                    core.settle_released(&identifier, &released).await;
                     if core.unsettled.contains(&identifier) {
                         core.settle(&identifier).await;
                     }

@@ -20,6 +20,7 @@ use nostr::prelude::{Event, EventId, PublicKey};
 pub use self::{
     campaign::{Campaign, Played},
     fixture::Fixture,
+    story::Tally,
 };
 use crate::{Answer, Author};
 

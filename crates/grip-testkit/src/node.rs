@@ -1,7 +1,6 @@
 //! The real binary, in a directory of its own, on a free loopback port.
 
 use std::{
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -14,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::{
     http::{Connection, Response},
+    port::ReservedPort,
     process::Process,
     relay::RelayClient,
     wait::{until, until_true},
@@ -27,7 +27,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub struct Node {
     binary: PathBuf,
     dir: TempDir,
-    port: u16,
+    port: ReservedPort,
+    /// For further servers inside it.
+    further_ports: Vec<ReservedPort>,
     env: Vec<(String, String)>,
     process: Process,
 }
@@ -52,12 +54,21 @@ impl Node {
             binary: measured_binary().unwrap_or_else(|| binary.as_ref().to_owned()),
             process: Process::new(dir.path().join("node.log")),
             dir,
-            port: free_port()?,
+            port: ReservedPort::new()?,
+            further_ports: Vec::new(),
             env: env
                 .iter()
                 .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
                 .collect(),
         })
+    }
+
+    /// A further port of this machine, which is the node's for as long as it has its directory.
+    pub fn reserve_port(&mut self) -> Result<u16> {
+        let port = ReservedPort::new()?;
+        let number = port.number();
+        self.further_ports.push(port);
+        Ok(number)
     }
 
     /// Sets a variable for the next launch.
@@ -88,7 +99,7 @@ impl Node {
         let mut command = Command::new(&self.binary);
         command
             .current_dir(self.dir.path())
-            .env("NGIT_BIND_ADDRESS", format!("127.0.0.1:{}", self.port))
+            .env("NGIT_BIND_ADDRESS", format!("127.0.0.1:{}", self.port()))
             .env("NGIT_DOMAIN", self.authority())
             .env("GRIPFAST_DATA_DIR", self.data_dir())
             .envs(self.env.iter().map(|(k, v)| (k, v)));
@@ -198,11 +209,11 @@ impl Node {
 
     /// `127.0.0.1:port`
     pub fn authority(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port())
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     pub fn http_url(&self) -> String {
@@ -244,13 +255,13 @@ impl Node {
         body: &[u8],
     ) -> Result<Response> {
         let headers = [headers, &[("connection", "close")]].concat();
-        let mut connection = Connection::open(self.port).await?;
+        let mut connection = Connection::open(self.port()).await?;
         connection.ask(method, path, &headers, body).await
     }
 
     /// Sends bytes as they are on a connection of their own.
     pub async fn send(&self, request: &[u8]) -> Result<Response> {
-        let mut connection = Connection::open(self.port).await?;
+        let mut connection = Connection::open(self.port()).await?;
         connection.send(request).await?;
         connection.response().await
     }
@@ -373,9 +384,4 @@ fn descendants(ancestor: u32) -> Vec<(u64, u64)> {
         }
     }
     found
-}
-
-/// A port nobody listens on at the moment.
-pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    node::free_port,
+    port::ReservedPort,
     process::{Process, family::Family},
 };
 
@@ -30,8 +30,6 @@ mod tests;
 use account::Account;
 use programs::Programs;
 
-/// How often another port is tried when somebody took ours between finding and using it.
-const PORTS_TRIED: usize = 5;
 /// Who everybody on the loopback interface is, without a password.
 const USER: &str = "gripfast";
 
@@ -42,7 +40,7 @@ pub struct PostgresServer {
     account: Account,
     programs: Programs,
     durable: bool,
-    port: u16,
+    port: ReservedPort,
     process: Process,
 }
 
@@ -63,14 +61,9 @@ impl PostgresServer {
     async fn start_as(durable: bool) -> Result<Self> {
         let made = tokio::task::spawn_blocking(move || Self::unpacked(durable));
         let mut server = made.await.context("unpacking an empty cluster")??;
-        for _ in 0..PORTS_TRIED {
-            server.port = free_port()?;
-            if server.launch().await.is_ok() {
-                return Ok(server);
-            }
-            server.kill();
-        }
-        bail!("postgres does not start:\n{}", server.log());
+        let started = server.launch().await;
+        started.with_context(|| format!("postgres does not start:\n{}", server.log()))?;
+        Ok(server)
     }
 
     /// The files of an empty server that does not run yet. Blocking.
@@ -84,7 +77,7 @@ impl PostgresServer {
             account,
             programs,
             durable,
-            port: 0,
+            port: ReservedPort::new()?,
         };
         template::unpack(&template, &server.data(), &server.account)?;
         Ok(server)
@@ -96,7 +89,7 @@ impl PostgresServer {
             bail!("the server is running already");
         }
         self.spawn()?;
-        let port = self.port;
+        let port = self.port();
         self.process.until(async || answers(port).await).await
     }
 
@@ -121,7 +114,7 @@ impl PostgresServer {
         let mut settings: Vec<String> = ["fsync", "full_page_writes", "synchronous_commit"]
             .map(|name| format!("{name}={promise}"))
             .into();
-        settings.push(format!("port={}", self.port));
+        settings.push(format!("port={}", self.port()));
         settings.extend(
             [
                 "listen_addresses=127.0.0.1",
@@ -172,12 +165,12 @@ impl PostgresServer {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// The URL to connect with, as somebody who may do everything.
     pub fn url(&self) -> String {
-        format!("postgres://{USER}@127.0.0.1:{}/postgres", self.port)
+        format!("postgres://{USER}@127.0.0.1:{}/postgres", self.port())
     }
 
     fn data(&self) -> PathBuf {

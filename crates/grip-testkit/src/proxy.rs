@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-use crate::{Node, node::free_port, process::Process};
+use crate::{Node, port::ReservedPort, process::Process};
 
 /// Where the shipped configurations expect the node.
 const NODE: &str = "127.0.0.1:7334";
@@ -17,8 +17,8 @@ pub const NGINX_PATIENCE: Duration = Duration::from_secs(2);
 /// A proxy in front of a node, killed with its workers when dropped.
 #[derive(Debug)]
 pub struct ProxyServer {
-    port: u16,
-    tls_port: Option<u16>,
+    port: ReservedPort,
+    tls_port: Option<ReservedPort>,
     process: Process,
     _dir: TempDir,
 }
@@ -28,14 +28,20 @@ impl ProxyServer {
     /// test, and without TLS on a second port; times that the block leaves out are short.
     pub async fn nginx(shipped: &str, node: &Node) -> Result<Self> {
         let dir = TempDir::new()?;
-        let (port, tls_port) = (free_port()?, free_port()?);
+        let (port, tls_port) = (ReservedPort::new()?, ReservedPort::new()?);
         let at = dir.path();
         make_certificate(at)?;
         let server = replaced(
             shipped,
             &[
-                ("[::]:443 ssl http2", &format!("127.0.0.1:{port}")),
-                ("443 ssl http2", &format!("127.0.0.1:{tls_port} ssl http2")),
+                (
+                    "[::]:443 ssl http2",
+                    &format!("127.0.0.1:{}", port.number()),
+                ),
+                (
+                    "443 ssl http2",
+                    &format!("127.0.0.1:{} ssl http2", tls_port.number()),
+                ),
                 (
                     "/etc/letsencrypt/live/grasp.example.com/fullchain.pem",
                     &at.join("certificate.pem").display().to_string(),
@@ -69,13 +75,13 @@ impl ProxyServer {
     /// Starts Caddy. It listens without TLS: its certificates come from the network.
     pub async fn caddy(shipped: &str, node: &Node) -> Result<Self> {
         let dir = TempDir::new()?;
-        let port = free_port()?;
+        let port = ReservedPort::new()?;
         let site = replaced(
             shipped,
             &[
                 (
                     "grasp.example.com {",
-                    &format!("http://:{port} {{\n\tbind 127.0.0.1"),
+                    &format!("http://:{} {{\n\tbind 127.0.0.1", port.number()),
                 ),
                 (NODE, &node.authority()),
             ],
@@ -93,8 +99,8 @@ impl ProxyServer {
     async fn start(
         dir: TempDir,
         mut command: Command,
-        port: u16,
-        tls_port: Option<u16>,
+        port: ReservedPort,
+        tls_port: Option<ReservedPort>,
     ) -> Result<Self> {
         let mut process = Process::new(dir.path().join("proxy.log"));
         process.redirect(&mut command)?;
@@ -103,8 +109,9 @@ impl ProxyServer {
                 .spawn()
                 .context("starting the proxy: is it installed?")?,
         );
+        let at = ("127.0.0.1", port.number());
         let listens = process
-            .until(async || TcpStream::connect(("127.0.0.1", port)).await.is_ok())
+            .until(async || TcpStream::connect(at).await.is_ok())
             .await;
         listens.with_context(|| process.log())?;
         Ok(Self {
@@ -116,12 +123,12 @@ impl ProxyServer {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// The port with TLS, where the proxy has one.
     pub fn tls_port(&self) -> Option<u16> {
-        self.tls_port
+        self.tls_port.as_ref().map(ReservedPort::number)
     }
 
     /// All that it has printed.

@@ -2,21 +2,19 @@
 
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-use crate::{RelayClient, installed::installed, node::free_port, process::Process};
+use crate::{RelayClient, installed::installed, port::ReservedPort, process::Process};
 
 /// The version that `cargo xtask test` installs.
 pub(crate) const VERSION: &str = "1.14";
-/// How often another port is tried when somebody took ours between finding and using it.
-const PORTS_TRIED: usize = 5;
 
 /// A running relay without NIP-77, killed when dropped, with its directory.
 #[derive(Debug)]
 pub struct PythonRelay {
     dir: TempDir,
-    port: u16,
+    port: ReservedPort,
     process: Process,
 }
 
@@ -27,19 +25,14 @@ impl PythonRelay {
         let mut relay = Self {
             process: Process::new(dir.path().join("relay.log")),
             dir,
-            port: 0,
+            port: ReservedPort::new()?,
         };
-        for _ in 0..PORTS_TRIED {
-            relay.port = free_port()?;
-            relay.spawn()?;
-            let url = relay.url();
-            let answers = async || RelayClient::connect(&url).await.is_ok();
-            if relay.process.until(answers).await.is_ok() {
-                return Ok(relay);
-            }
-            relay.process.kill_all();
-        }
-        bail!("nostr-relay does not start:\n{}", relay.log());
+        relay.spawn()?;
+        let url = relay.url();
+        let answers = async || RelayClient::connect(&url).await.is_ok();
+        let started = relay.process.until(answers).await;
+        started.with_context(|| format!("nostr-relay does not start:\n{}", relay.log()))?;
+        Ok(relay)
     }
 
     #[expect(clippy::disallowed_methods, reason = "tests run the real relay")]
@@ -60,7 +53,7 @@ impl PythonRelay {
     }
 
     fn config(&self) -> String {
-        let (port, database) = (self.port, self.dir.path().join("relay.sqlite3"));
+        let (port, database) = (self.port.number(), self.dir.path().join("relay.sqlite3"));
         let database = database.display();
         format!(
             "relay_name: python relay\n\
@@ -73,7 +66,7 @@ impl PythonRelay {
     }
 
     pub fn url(&self) -> String {
-        format!("ws://127.0.0.1:{}", self.port)
+        format!("ws://127.0.0.1:{}", self.port.number())
     }
 
     /// All that it printed.

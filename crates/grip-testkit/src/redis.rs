@@ -2,7 +2,7 @@
 
 use std::process::{Command, ExitStatus};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::{
@@ -10,16 +10,13 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{node::free_port, process::Process};
-
-/// How often another port is tried when somebody took ours between finding and using it.
-const PORTS_TRIED: usize = 5;
+use crate::{port::ReservedPort, process::Process};
 
 /// A running server that keeps nothing on disk and is killed when dropped, with its directory.
 #[derive(Debug)]
 pub struct RedisServer {
     dir: TempDir,
-    port: u16,
+    port: ReservedPort,
     password: Option<String>,
     process: Process,
 }
@@ -40,17 +37,12 @@ impl RedisServer {
         let mut server = Self {
             process: Process::new(dir.path().join("redis.log")),
             dir,
-            port: 0,
+            port: ReservedPort::new()?,
             password,
         };
-        for _ in 0..PORTS_TRIED {
-            server.port = free_port()?;
-            if server.launch().await.is_ok() {
-                return Ok(server);
-            }
-            server.kill();
-        }
-        bail!("redis-server does not start:\n{}", server.log());
+        let started = server.launch().await;
+        started.with_context(|| format!("redis-server does not start:\n{}", server.log()))?;
+        Ok(server)
     }
 
     /// Starts the process, on the port it had before, and waits until it answers.
@@ -58,7 +50,7 @@ impl RedisServer {
     /// It knows nothing of its former life.
     pub async fn launch(&mut self) -> Result<()> {
         self.spawn()?;
-        let port = self.port;
+        let port = self.port();
         self.process.until(async || answers(port).await).await
     }
 
@@ -68,7 +60,7 @@ impl RedisServer {
         command
             .current_dir(self.dir.path())
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(["--port", &self.port.to_string()]);
+            .args(["--port", &self.port().to_string()]);
         self.process.redirect(&mut command)?;
         if let Some(password) = &self.password {
             command.args(["--requirepass", password]);
@@ -106,14 +98,14 @@ impl RedisServer {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// The URL to connect with, the password in it.
     pub fn url(&self) -> String {
         match &self.password {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port),
-            None => format!("redis://127.0.0.1:{}/", self.port),
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port()),
+            None => format!("redis://127.0.0.1:{}/", self.port()),
         }
     }
 

@@ -62,78 +62,92 @@ pub(crate) fn conformance(url: &str) -> anyhow::Result<()> {
     run::succeed(cases.arg(url))
 }
 
+/// Where the test of a campaign is.
+enum Target {
+    /// An integration test, built as `cargo xtask test` builds it: `-p` would have other features of
+    /// the dependencies, and build them again.
+    Test(&'static str),
+    /// The unit tests of a crate: with the whole workspace those of every other one would be built.
+    Lib(&'static str),
+}
+
+impl Target {
+    fn words(&self) -> String {
+        match self {
+            Self::Test(name) => {
+                format!("--workspace --features gripfast/fault-points --test {name}")
+            }
+            Self::Lib(package) => format!("-p {package} --lib"),
+        }
+    }
+}
+
 pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
-    const NODE: &str = "-p gripfast --features fault-points --test e2e";
-    const PLAIN: &str = "-p gripfast --test e2e";
-    const QUEUE: &str = "-p grip-queue --test leases";
+    const E2E: Target = Target::Test("e2e");
     // Processes that are killed by the dozen are not to be slowed down by each other: most run in
     // one thread. Settings are the environment, `NAME=value`.
     let (target, filter, threads, settings) = match campaign {
         Campaign::Agreement => (
-            "-p grip-grasp --test stories",
+            Target::Test("stories"),
             "model::",
             1,
             // In memory: what a story writes is of no use once it was compared.
-            "GRIPFAST_MODEL_CASES=100000 GRIPFAST_MODEL_THREADS=16 TMPDIR=/dev/shm",
+            "GRIPFAST_MODEL_CASES=100000 GRIPFAST_MODEL_THREADS=12 TMPDIR=/dev/shm",
         ),
         Campaign::AgreementNode => (
-            PLAIN,
+            E2E,
             "agreement::model::",
             1,
             "GRIPFAST_MODEL_CASES=500 GRIPFAST_MODEL_THREADS=4",
         ),
-        Campaign::Audit => (PLAIN, "audit::", 1, "GRIPFAST_AUDIT_RUNS=20"),
+        Campaign::Audit => (E2E, "audit::", 1, "GRIPFAST_AUDIT_RUNS=20"),
         Campaign::Burst => (
-            PLAIN,
+            E2E,
             "sync::burst::a_burst_costs",
             1,
             "GRIPFAST_BURST_RUNS=200",
         ),
-        Campaign::Crash => (NODE, "random_kills", 2, "GRIPFAST_CRASH_KILLS=250"),
+        Campaign::Crash => (E2E, "random_kills", 2, "GRIPFAST_CRASH_KILLS=250"),
         Campaign::Follow => {
             let settings = "GRIPFAST_FOLLOW_REPOSITORIES=2000 GRIPFAST_FOLLOW_EVENTS=50000 \
                             GRIPFAST_FOLLOW_RELAYS=50 GRIPFAST_FOLLOW_IDLE_SECONDS=120 \
                             GRIPFAST_FOLLOW_PUSHES=50";
-            (PLAIN, "follow::many::", 1, settings)
+            (E2E, "follow::many::", 1, settings)
         }
         Campaign::DhtSim => {
             let settings = "GRIPFAST_SIM_NODES=100000 GRIPFAST_SIM_REPOSITORIES=1000000 \
                             GRIPFAST_SIM_LOOKUPS=500";
-            ("-p grip-resolve --lib", "simulation::", 1, settings)
+            (Target::Lib("grip-resolve"), "simulation::", 1, settings)
         }
-        Campaign::Hostile => (NODE, "hostile::campaign::", 1, "GRIPFAST_HOSTILE_ROUNDS=25"),
-        Campaign::Import => (
-            PLAIN,
-            "import::many_",
-            1,
-            "GRIPFAST_IMPORT_REPOSITORIES=1000",
-        ),
-        Campaign::Memory => (NODE, "memory::", 2, "GRIPFAST_MEMORY_MIB=1024"),
+        Campaign::Hostile => (E2E, "hostile::campaign::", 1, "GRIPFAST_HOSTILE_ROUNDS=25"),
+        Campaign::Import => (E2E, "import::many_", 1, "GRIPFAST_IMPORT_REPOSITORIES=1000"),
+        Campaign::Memory => (E2E, "memory::", 2, "GRIPFAST_MEMORY_MIB=1024"),
         Campaign::Queue => {
             let settings = "GRIPFAST_QUEUE_ITEMS=10000 GRIPFAST_QUEUE_KILLS=300";
-            (QUEUE, "eight_", 1, settings)
+            (Target::Test("leases"), "eight_", 1, settings)
         }
         Campaign::Repair => (
-            NODE,
+            E2E,
             "operate::repair::",
             1,
             "GRIPFAST_REPAIR_REPOSITORIES=1000",
         ),
-        Campaign::Resolve => (PLAIN, "resolve::many::", 1, "GRIPFAST_RESOLVE_NODES=32"),
+        Campaign::Resolve => (E2E, "resolve::many::", 1, "GRIPFAST_RESOLVE_NODES=32"),
         Campaign::Retention => (
-            "-p grip-store --test store",
+            Target::Test("store"),
             "requests::the_store_after_thousands",
             1,
             "GRIPFAST_DELETION_REQUESTS=100000",
         ),
         Campaign::Sumdb => (
-            "-p grip-index --lib",
+            Target::Lib("grip-index"),
             "sumdb::tests::lookups",
             1,
             "GRIPFAST_SUMDB_RECORDS=1000000",
         ),
     };
-    let words = format!("test {target} -- {filter} --nocapture --test-threads {threads}");
+    let words = target.words();
+    let words = format!("test {words} -- {filter} --nocapture --test-threads {threads}");
     let settings = settings
         .split(' ')
         .filter_map(|setting| setting.split_once('='));

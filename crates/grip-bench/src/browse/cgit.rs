@@ -8,14 +8,14 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use grip_testkit::{node::free_port, until};
+use grip_testkit::{ReservedPort, until};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 const PROGRAM: &str = "/usr/lib/cgit/cgit.cgi";
 
 pub(super) struct Cgit {
-    pub(super) port: u16,
+    pub(super) port: ReservedPort,
     children: Vec<Child>,
     _dir: TempDir,
 }
@@ -28,7 +28,8 @@ impl Cgit {
             return Ok(None);
         }
         let dir = tempfile::tempdir()?;
-        let (at, port) = (dir.path().display(), free_port()?);
+        let reserved = ReservedPort::new()?;
+        let (at, port) = (dir.path().display(), reserved.number());
         let repository = tree.join(".git");
         let repository = repository.display();
         // As it is used: without a cache of pages, with the names of authors.
@@ -68,7 +69,7 @@ impl Cgit {
             start("/usr/sbin/nginx", &["-c", &conf])?,
         ];
         let cgit = Self {
-            port,
+            port: reserved,
             children,
             _dir: dir,
         };

@@ -19,7 +19,8 @@ use super::{Inner, RepoError, Repositories, unreachable_objects, unreachable_rep
 const PROBE: &str = ".probe";
 
 impl Repositories {
-    /// Moves a repository out of sight; `stamp` (unix seconds, say) tells several of one name apart.
+    /// Moves a repository out of sight; `stamp` (unix seconds, say) tells several of one name apart. It
+    /// is counted up where one of that name went at the same moment.
     ///
     /// No error if it is not there. What is staged in it is not kept.
     pub fn archive(&self, repo: &RepoAddr, stamp: u64) -> Result<(), RepoError> {
@@ -29,7 +30,8 @@ impl Repositories {
             return Ok(());
         };
         self.inner.drop_staged(repo)?;
-        let target = self.inner.archived(repo, stamp);
+        let free = self.inner.free_archive(repo, stamp);
+        let target = free.map_err(|source| unreachable_repo(repo, source))?;
         let archived = self.inner.relocate(&path, &target);
         fault::point("git.archive.moved");
         // Last: one that a crash leaves without is given it by the start or by its return.
@@ -186,6 +188,17 @@ impl Inner {
         archive
             .join(stamp.to_string())
             .join(layout::directory(&repo.identifier))
+    }
+
+    /// The place in the archive for `stamp`, or the first after it that is free.
+    fn free_archive(&self, repo: &RepoAddr, mut stamp: u64) -> io::Result<PathBuf> {
+        loop {
+            let path = self.archived(repo, stamp);
+            if !is_there(path.clone())? {
+                return Ok(path);
+            }
+            stamp += 1;
+        }
     }
 
     fn relocate(&self, from: &PathBuf, to: &PathBuf) -> io::Result<()> {

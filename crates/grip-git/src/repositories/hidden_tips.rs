@@ -2,11 +2,20 @@
 //!
 //! The ref becomes a record of its deletion, as [`crate::RefMove`] writes them: no client is shown it,
 //! and what it rests on stays, counted as before. Blocking.
+//!
+//! Git gives out any object by its id, and one pack may hold what is hidden beside what is not. So as long
+//! as a repository has hidden tips, it gives out what its refs name and what that needs, and nothing by
+//! other ids.
+
+use std::{collections::HashSet, io};
 
 use grip_types::{Oid, RefEdit, RefName, RepoAddr};
 
 use super::{RepoError, Repositories};
-use crate::refs::{self, RefSnapshot, RefUpdateError};
+use crate::{
+    pktline::{self, Packet},
+    refs::{self, RefSnapshot, RefUpdateError},
+};
 
 impl Repositories {
     /// Hides `name`, with the time in unix milliseconds; nothing happens if it is not there.
@@ -44,6 +53,37 @@ impl Repositories {
         };
         self.update_refs(repo, &[edit], None)?;
         Ok(self.reclaim_staged(repo)?)
+    }
+
+    /// Refuses a fetch of anything but refs while tips are hidden. `request` is the whole of it, if it
+    /// is short: only refs can be asked for, and of these there are few.
+    pub(crate) fn check_wants(&self, repo: &RepoAddr, request: Option<&[u8]>) -> io::Result<()> {
+        let refs = self.refs(repo).map_err(io::Error::other)?;
+        if refs.moves().filter_map(refs::hidden_tip).next().is_none() {
+            return Ok(());
+        }
+        let shown: HashSet<Oid> = refs.iter().map(|found| found.oid).collect();
+        let malformed = || io::Error::other("the request cannot be read");
+        let mut rest = request.ok_or_else(malformed)?;
+        while !rest.is_empty() {
+            let packet = pktline::decode(rest).ok().flatten();
+            let (packet, len) = packet.ok_or_else(malformed)?;
+            rest = &rest[len..];
+            let Packet::Data(line) = packet else {
+                continue;
+            };
+            let Some(wanted) = line.strip_prefix(b"want ") else {
+                continue;
+            };
+            let hex = wanted.get(..40).and_then(|hex| str::from_utf8(hex).ok());
+            let oid: Option<Oid> = hex.and_then(|hex| hex.parse().ok());
+            let oid = oid.ok_or_else(malformed)?;
+            if !shown.contains(&oid) {
+                let reason = format!("upload-pack: not our ref {oid}");
+                return Err(io::Error::other(reason));
+            }
+        }
+        Ok(())
     }
 
     /// The tips that are hidden in a contributor repository.

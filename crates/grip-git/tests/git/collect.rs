@@ -105,8 +105,12 @@ async fn what_events_siblings_archives_and_staged_uploads_need_stays() {
     let done = collect(&sandbox, &alices, &[], after(1)).await;
     assert_eq!(done, Collected::default(), "a ref of a sibling names it");
     sandbox.archive(&bobs, 7).unwrap();
+    // As a crash leaves it that tried whether the archive can be written.
+    let of_bob = sandbox.root().join(".archive").join(BOB);
+    std::fs::write(of_bob.join(".probe"), "").unwrap();
     let done = collect(&sandbox, &alices, &[], after(2)).await;
     assert_eq!(done, Collected::default(), "an archived ref names it");
+    assert_eq!(sandbox.archives().unwrap().1, 0, "a probe is no archive");
 
     // A proposal that builds on it.
     work.commit("proposal", "proposal\n");

@@ -157,3 +157,17 @@ async fn an_archived_repository_can_be_read_where_it_lies() {
     assert!(sandbox.restore(&repo).unwrap());
     assert_fsck_is_clean(&sandbox.path(&repo));
 }
+
+/// Found by the model: the second of two archived within a second stayed on disk.
+#[test]
+fn a_repository_archived_twice_in_a_second_is_archived_twice() {
+    let (sandbox, repo) = empty();
+    for _ in 0..3 {
+        sandbox.create(&repo).unwrap();
+        sandbox.archive(&repo, 7).unwrap();
+        assert!(!sandbox.exists(&repo));
+    }
+    let (archived, unknown) = sandbox.archives().unwrap();
+    let stamps: Vec<u64> = archived.iter().map(|it| it.stamp).collect();
+    assert_eq!((stamps, unknown), (vec![7, 8, 9], 0));
+}

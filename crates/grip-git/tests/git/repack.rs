@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use grip_git::{ObjectKind, Options, Repositories};
+use grip_git::{ObjectKind, Options, RepoError, Repositories};
 use grip_tasks::fault;
 use grip_types::{Oid, RepoAddr};
 
@@ -204,4 +204,40 @@ async fn fsck_finds_what_is_broken() {
     sandbox.lose_packs(&repo.identifier);
     let fsck = sandbox.fsck(&repo).await.unwrap();
     assert!(!fsck.is_clean && !fsck.report.is_empty());
+}
+
+/// Git that is killed, or runs out of memory, says nothing about the repository.
+#[tokio::test]
+async fn an_fsck_that_is_cut_short_finds_no_damage() {
+    let tools = tempfile::TempDir::new().unwrap();
+    let flag = tools.path().join("how");
+    let text = format!(
+        "case \"$*\" in *fsck*|*verify-pack*) [ -e {flag} ] && . {flag} ;; esac",
+        flag = flag.display()
+    );
+    let program = script(tools.path(), &text);
+    let sandbox = Sandbox::with(|options| options.git = program);
+    let repo = repo(ALICE, "project");
+    sandbox.create(&repo).unwrap();
+    sandbox.publish(&repo, &Work::example()).await;
+    for (how, said) in [
+        (
+            "echo 'fatal: Out of memory, malloc failed (tried to allocate 9 bytes)' >&2; exit 128",
+            "Out of memory",
+        ),
+        ("kill -9 $$", "signal: 9"),
+    ] {
+        std::fs::write(&flag, how).unwrap();
+        let unread = sandbox.fsck(&repo).await.unwrap_err();
+        assert!(matches!(unread, RepoError::Unread { .. }), "{unread:?}");
+        assert!(unread.to_string().contains(said), "{unread}");
+        let damaged = sandbox.verify_packs(&repo.identifier).await.unwrap();
+        assert!(damaged.is_empty(), "{damaged:?}");
+    }
+    std::fs::write(&flag, "echo 'error: packed object is corrupt' >&2; exit 1").unwrap();
+    assert!(!sandbox.fsck(&repo).await.unwrap().is_clean);
+    let damaged = sandbox.verify_packs(&repo.identifier).await.unwrap();
+    assert_eq!(damaged.len(), 1);
+    std::fs::remove_file(&flag).unwrap();
+    assert!(sandbox.fsck(&repo).await.unwrap().is_clean);
 }

@@ -302,6 +302,17 @@ async fn a_pack_for_both_is_divided() {
 
 /// A contributor repository, and a complete pack for it.
 async fn contribute(sandbox: &Sandbox, repo: &RepoAddr, work: &Work, tip: Oid, n: &str) {
+    contribute_from(sandbox, repo, work, tip, n, SENDER).await;
+}
+
+async fn contribute_from(
+    sandbox: &Sandbox,
+    repo: &RepoAddr,
+    work: &Work,
+    tip: Oid,
+    n: &str,
+    sender: &str,
+) {
     let pack = work.pack(&format!("{tip}\n"), &[]);
     let caps = Caps {
         max_pack_bytes: 1 << 30,
@@ -312,7 +323,7 @@ async fn contribute(sandbox: &Sandbox, repo: &RepoAddr, work: &Work, tip: Oid, n
     let (signed, staged) = received.await.unwrap().split(&[], &[tip]).await.unwrap();
     assert!(signed.is_empty() && !staged.is_empty());
     let tips = vec![(name(n), tip)];
-    staged.stage(repo, tips, Some(SENDER.to_owned())).unwrap();
+    staged.stage(repo, tips, Some(sender.to_owned())).unwrap();
     sandbox.set(repo, &[set(n, tip)]).unwrap();
 }
 
@@ -403,6 +414,21 @@ async fn a_hidden_tip_of_a_contributor_keeps_its_objects_until_it_is_shown_or_dr
     sandbox.drop_hidden_tip(&repo, &name(&one)).unwrap();
     assert!(!path.exists() && sandbox.hidden_tips(&repo).unwrap().is_empty());
     assert_eq!(sandbox.staged_totals(), StagedTotals::default());
+}
+
+/// Below `/prs/` each ref is the share of whoever adds it: one more for objects that another has sent takes
+/// all of them over.
+#[tokio::test]
+async fn a_ref_that_another_adds_is_no_share_of_the_first_sender() {
+    let (sandbox, hosted, work, tip) = scene().await;
+    let repo = RepoAddr::contributor(hosted.owner, hosted.identifier.clone());
+    let room = |sender| sandbox.staging_room(&repo, Some(sender)).unwrap();
+    let (other, all) = ("198.51.100.9", room(SENDER));
+    contribute(&sandbox, &repo, &work, tip, &nostr("ab")).await;
+    assert!(room(SENDER) < all);
+    contribute_from(&sandbox, &repo, &work, tip, &nostr("cd"), other).await;
+    assert!(room(other) < all && room(SENDER) == all);
+    assert_eq!(sandbox.contributor_totals().refs, 2);
 }
 
 /// A backup has the pull requests of contributors too, with the records of whose share they are.

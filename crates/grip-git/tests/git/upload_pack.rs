@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use grip_git::{
-    GitService, Payer, Protocol,
+    Caps, GitService, Payer, Protocol,
     pktline::{self, Packet},
     upload_request::{self, Request},
 };
@@ -289,4 +289,58 @@ async fn the_head_of_a_request_and_its_rest_make_the_whole() {
     let chunks: Vec<bytes::Bytes> = stream.try_collect().await.unwrap();
     let (_, pack) = unpack(&chunks.concat());
     assert_eq!(count(&objects_in(&pack), "commit"), 3);
+}
+
+/// G01-112: what is hidden is given out by no id, also beside a ref that is shown and in one pack with
+/// it, and after a restart.
+#[tokio::test]
+async fn a_hidden_tip_of_a_contributor_is_not_given_out_by_its_id() {
+    let work = Work::example();
+    let (mut sandbox, hosted) = Sandbox::published(&work).await;
+    let repo = RepoAddr::contributor(hosted.owner, hosted.identifier.clone());
+    let (kept, taken) = (work.oid("HEAD~1"), work.oid("HEAD"));
+    let names = ["ab", "cd"].map(|byte| format!("refs/nostr/{}", byte.repeat(32)));
+    let pack = work.pack(&format!("{kept}\n{taken}\n"), &[]);
+    let caps = Caps {
+        max_pack_bytes: 1 << 30,
+        stall: Duration::from_secs(60),
+        payer: Payer::Unknown,
+    };
+    let received = sandbox.receive_apart(&repo.identifier, &pack[..], caps);
+    let split = received.await.unwrap().split(&[], &[kept, taken]).await;
+    let tips = vec![(name(&names[0]), kept), (name(&names[1]), taken)];
+    split.unwrap().1.stage(&repo, tips, None).unwrap();
+    let edits = [set(&names[0], kept), set(&names[1], taken)];
+    sandbox.set(&repo, &edits).unwrap();
+
+    let tree = work.git(&["rev-parse", "HEAD^{tree}"]);
+    let ids = [taken.to_string(), tree.trim().to_owned()];
+    let wants = |id: &str| {
+        let caps = "side-band-64k ofs-delta";
+        let mut v0 = Vec::new();
+        pktline::put(&mut v0, format!("want {id} {caps}\n").as_bytes());
+        v0.extend_from_slice(pktline::FLUSH);
+        pktline::put(&mut v0, b"done\n");
+        let v2 = v2(&lines(&[&format!("want {id}"), "done"]));
+        [(Protocol::V0, v0), (Protocol::V2, v2)]
+    };
+    for (is_hidden, id) in [(false, &ids), (true, &ids), (false, &ids)] {
+        if is_hidden {
+            sandbox.hide_tip(&repo, &name(&names[1]), 7).unwrap();
+            sandbox.reopen();
+        } else {
+            sandbox.show_tip(&repo, &name(&names[1])).unwrap();
+        }
+        for id in id {
+            for (protocol, body) in wants(id) {
+                let (said, pack) = unpack(&fetch(&sandbox, &repo, protocol, body).await);
+                assert_eq!(pack.is_empty(), is_hidden, "{id}: {said:?}");
+                assert_eq!(said.concat().contains("not our ref"), is_hidden, "{said:?}");
+            }
+        }
+        for (protocol, body) in wants(&kept.to_string()) {
+            let (said, pack) = unpack(&fetch(&sandbox, &repo, protocol, body).await);
+            assert!(!pack.is_empty(), "what is shown is served: {said:?}");
+        }
+    }
 }

@@ -112,15 +112,15 @@ impl Core {
         let mut found = Vec::new();
         for owner in self.hosted.owners(identifier).into_keys() {
             let addr = RepoAddr::new(owner, identifier.clone());
-            let reason = match self.fsck(&addr).await {
-                Ok(reason) => reason,
-                // The audit has told what is wrong with it.
-                Err(_) => continue,
+            let fault = match self.fsck(&addr).await {
+                Ok(reason) => reason.map(|reason| Fault::Damaged { reason }),
+                // Of anything else that is wrong with it the audit has told.
+                Err(error) => error.unread().map(|reason| Fault::Unread { reason }),
             };
-            found.extend(reason.map(|reason| Disagreement {
+            found.extend(fault.map(|fault| Disagreement {
                 identifier: identifier.clone(),
                 repository: Some(addr),
-                fault: Fault::Damaged { reason },
+                fault,
             }));
         }
         Ok(found)

@@ -46,6 +46,9 @@ pub enum Fault {
     NotLookedFor,
     /// What is on disk cannot be read or used.
     Damaged { reason: String },
+    /// Its objects could not be gone through, for lack of memory for example: nothing is known to be
+    /// wrong with them.
+    Unread { reason: String },
 }
 
 impl Fault {
@@ -63,6 +66,7 @@ impl Fault {
             Self::HeldForNothing { .. } => "held_for_nothing",
             Self::NotLookedFor => "not_looked_for",
             Self::Damaged { .. } => "damaged",
+            Self::Unread { .. } => "unread",
         }
     }
 }
@@ -99,6 +103,7 @@ impl fmt::Display for Fault {
             }
             Self::NotLookedFor => f.write_str("events wait, and their data is not looked for"),
             Self::Damaged { reason } => write!(f, "damaged: {reason}"),
+            Self::Unread { reason } => write!(f, "not checked, try again: {reason}"),
         }
     }
 }

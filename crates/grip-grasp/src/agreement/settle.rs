@@ -13,7 +13,7 @@ use crate::{
     Grasp, RepositoryStatus,
     error::GraspError,
     grasp::{Core, now, timestamp},
-    release::DataSource,
+    release::{DataSource, Released},
     repositories::ChangedBy,
 };
 
@@ -51,6 +51,19 @@ impl Core {
                 self.unsettled.add(identifier);
                 error.log("failed to bring relay and git in step; the next sweep tries again");
             }
+        }
+    }
+
+    /// Has repositories that are served from now on show the pull requests that are served already, or
+    /// were pushed for them by contributors, and refs follow no event that the store did not take; the
+    /// caller has the turn.
+    pub(crate) async fn settle_released(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        released: &Released,
+    ) {
+        if released.announcements_released > 0 || released.not_stored > 0 {
+            self.settle(identifier).await;
         }
     }
 

@@ -87,6 +87,7 @@ impl Core {
         let mut released = Released::default();
         self.serve_state(&identifier, plan, &mut released).await?;
         released.log(&identifier);
+        self.settle_released(&identifier, &released).await;
         self.carry_out(decision.effects).await?;
         Ok(answer)
     }

@@ -151,7 +151,7 @@ impl Core {
         }
         let released = self.release(identifier, DataSource::Push).await;
         released.log(identifier);
-        self.mirror_after(identifier, &released).await;
+        self.settle_released(identifier, &released).await;
         drop(turns);
         if !push.addr.is_contributor() {
             self.maintenance.add(identifier);

@@ -9,7 +9,7 @@ use grip_types::{Identifier, Oid, RefName};
 
 use super::{Released, again};
 use crate::{
-    admission::{Decision, Effect, Outcome, admit},
+    admission::{Cause, Decision, Effect, Outcome, admit},
     error::GraspError,
     grasp::Core,
     node_view::NodeView,
@@ -31,6 +31,9 @@ impl Core {
                 self.serve_pull_request(event, decision.effects, Vec::new(), released)
                     .await
             }
+            // The last state of its repository was deleted since. It was taken, and waits with the
+            // repository until its own time is over.
+            Outcome::Refuse(ref reason) if reason.cause == Cause::NoGitData => Ok(()),
             Outcome::Refuse(_) | Outcome::Duplicate(_) | Outcome::Retired => {
                 tracing::info!(%id, outcome = ?decision.outcome, "waiting pull request dropped");
                 self.forget(|purgatory| match purgatory.find_pr(&id) {

@@ -166,6 +166,7 @@ impl Core {
             Put::Duplicate => true,
             other => {
                 tracing::info!(%id, ?other, "held event not stored");
+                released.not_stored += 1;
                 false
             }
         }

@@ -447,3 +447,17 @@ async fn g01_123_a_ban_ends_a_repository_that_its_owner_has_left() {
     assert_eq!(scene.node.archived(&scene.owner), 1);
     scene.node.agrees().await;
 }
+
+/// Found by the model: the archive brought back refs that no state speaks for.
+#[tokio::test]
+async fn a_hidden_repository_comes_back_without_the_refs_of_a_deleted_state() {
+    let scene = Scene::new().await;
+    let deletion = scene.owner.delete_address(30618, "x");
+    scene.node.accepts(&deletion, "").await;
+    scene.node.grasp().sweep(in_minutes(31)).await;
+    let nothing = scene.owner.state_at("x", &[], None, later(1));
+    scene.node.accepts(&nothing, HELD).await;
+    let refs = scene.node.refs(&scene.repo);
+    assert!(!refs.contains_key("refs/heads/main"), "{refs:?}");
+    scene.node.agrees().await;
+}

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use grip_grasp::{Millis, RepositoryStatus};
 use grip_nostr::Timestamp;
-use grip_testkit::Author;
+use grip_tasks::fault;
+use grip_testkit::{Author, events::tag};
 
-use crate::node::{HELD, Node, ZERO, addr, announce, later, with_repository};
+use crate::node::{HELD, Node, Scene, ZERO, addr, announce, later, with_repository};
 
 pub(crate) fn in_minutes(minutes: u64) -> Millis {
     Millis::from(Timestamp::now()) + Duration::from_secs(minutes * 60 + 30)
@@ -113,4 +114,28 @@ async fn refs_that_come_back_from_the_archive_wait_for_their_events_again() {
     assert!(!node.refs(&repo).contains_key(&staged));
     assert_eq!(node.staged_bytes(), 0);
     assert_eq!(node.grasp().stats().purgatory.placeholders, 1);
+}
+
+/// Found by the model: its time was over between the move of the refs and the store.
+#[tokio::test]
+async fn a_state_that_expires_while_it_is_released_moves_no_ref() {
+    let scene = Scene::new().await;
+    let next = scene.commit("next");
+    let end = later(2);
+    let tags = vec![
+        tag(["d", "x"]),
+        tag(["refs/heads/main", &next]),
+        tag(["expiration", &end.as_secs().to_string()]),
+    ];
+    let state = scene.owner.sign_at(30618, "", tags, later(1));
+    scene.node.accepts(&state, HELD).await;
+    fault::meet("release.refs_aligned", move || {
+        while Timestamp::now() < end {
+            std::thread::yield_now();
+        }
+    });
+    scene.push_main(&scene.tip, &next).await;
+    assert!(!scene.node.serves(&state));
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
 }

@@ -3,7 +3,7 @@
 use grip_testkit::{Author, WorkTree};
 use nostr::prelude::Event;
 
-use crate::node::{HELD, ZERO, addr, join, with_repository};
+use crate::node::{HELD, ZERO, addr, announce_at, join, later, with_repository};
 
 fn nostr_ref(event: &Event) -> String {
     format!("refs/nostr/{}", event.id.to_hex())
@@ -124,4 +124,26 @@ async fn a_pull_request_to_a_stranger_is_refused() {
         WorkTree::with_commit().unwrap().tip("HEAD").unwrap().len(),
         40
     );
+}
+
+/// Found by the model: the request is served while its repository waits for a state again, and its ref
+/// has to come back with the repository, whichever way its state comes.
+#[tokio::test]
+async fn g01_49_a_repository_that_is_served_again_has_the_refs_of_served_pull_requests() {
+    let (owner, second) = (Author::new(), Author::new());
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    join(&node, &owner, &second).await;
+    let request = owner.pull_request(&second, "x", &tip, "https://elsewhere.example/x.git");
+    node.accepts(&request, "").await;
+    let (name, theirs) = (nostr_ref(&request), addr(&second, "x"));
+    assert_eq!(node.refs(&theirs)[&name], tip);
+    // No state speaks for the second any more.
+    node.accepts(&announce_at(&owner, "x", &[], later(2)), "")
+        .await;
+    assert!(!node.refs(&theirs).contains_key(&name));
+    let state = second.state_at("x", &[("refs/heads/main", &tip)], None, later(3));
+    node.accepts(&state, "").await;
+    assert_eq!(node.refs(&theirs)[&name], tip);
+    node.agrees().await;
+    drop(tree);
 }

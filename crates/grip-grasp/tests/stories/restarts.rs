@@ -3,7 +3,7 @@
 use grip_grasp::RepositoryStatus;
 use grip_testkit::{Author, WorkTree};
 
-use crate::node::{HELD, Node, ZERO, addr, announce, later, with_repository};
+use crate::node::{HELD, Node, Scene, ZERO, addr, announce, later, with_repository};
 
 #[tokio::test]
 async fn g01_21_every_step_of_a_first_push_survives_a_restart() {
@@ -226,4 +226,25 @@ async fn a_change_of_nothing_costs_no_commit() {
     let unknown = grip_types::Identifier::parse("unknown").unwrap();
     assert!(!node.grasp().sync_now(&unknown).await);
     assert_eq!(node.db().writer_stats().commits_total, before);
+}
+
+/// Found by the model: the request was acknowledged, and dropped by the next start.
+#[tokio::test]
+async fn g01_48_a_waiting_pull_request_outlasts_the_last_state_of_its_repository_and_a_restart() {
+    let mut scene = Scene::new().await;
+    let (author, tip) = (Author::new(), scene.commit("proposal"));
+    let url = "https://elsewhere.example/x.git";
+    let request = author.pull_request(&scene.owner, "x", &tip, url);
+    scene.node.accepts(&request, HELD).await;
+    let deletion = scene.owner.delete_address(30618, "x");
+    scene.node.accepts(&deletion, "").await;
+    assert!(scene.node.holds(&request).await);
+    scene.node.restart().await;
+    assert!(scene.node.holds(&request).await);
+
+    // And it is served with its repository.
+    let (next, _) = scene.hold_next().await;
+    scene.push_main(ZERO, &next).await.taken("");
+    assert!(scene.node.serves(&request));
+    scene.node.agrees().await;
 }

@@ -2,25 +2,32 @@
 
 use std::{
     cell::{Cell, RefCell},
-    io,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    fmt, io,
+    sync::{
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use super::{
     Fixture, Subject,
     step::{COMMITS, story},
-    story::Story,
+    story::{Story, Tally},
 };
 
 /// Stories on one node, which is then replaced: what the ones before left makes each start longer.
 const STORIES_PER_NODE: u32 = 50;
 /// A step is one large future in a build without optimisation.
 const STACK_BYTES: usize = 16 << 20;
+/// How long a shorter story is looked for: on the binary each that fails takes as long as a wait may.
+const MAX_SHRINK_MILLIS: u32 = 60_000;
+/// How often a campaign says how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 
 /// Which stories are played, and how many at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +42,34 @@ pub struct Campaign {
 pub struct Played {
     /// Those that were played to shrink a failure among them.
     pub stories: u32,
-    pub steps: u64,
+    pub tally: Tally,
     pub took: Duration,
 }
 
 impl Played {
-    pub fn per_second(&self) -> f64 {
-        f64::from(self.stories) / self.took.as_secs_f64()
+    /// Fails if hardly anything happened in the stories: they would agree with any model.
+    pub fn must_have_happened(&self) -> Result<()> {
+        let stories = u64::from(self.stories);
+        let Tally { pushes, served, .. } = self.tally;
+        ensure!(pushes >= stories / 2 && served >= stories / 2, "{self}");
+        Ok(())
+    }
+}
+
+impl fmt::Display for Played {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            stories,
+            tally,
+            took,
+        } = self;
+        let per_second = f64::from(*stories) / took.as_secs_f64();
+        write!(
+            f,
+            "{stories} stories of {} steps and {} pushes in {took:.1?}, {per_second:.1} a second; \
+             events held {} times, served {} times",
+            tally.steps, tally.pushes, tally.held, tally.served
+        )
     }
 }
 
@@ -67,30 +95,46 @@ impl Campaign {
     {
         let began = Instant::now();
         let fixture = runtime()?.block_on(Fixture::new(COMMITS))?;
-        let failed = AtomicBool::new(false);
+        let shared = Shared::default();
         let parts = thread::scope(|scope| {
             let part = |number| {
-                let (open, fixture, failed) = (&open, &fixture, &failed);
+                let (open, fixture, shared) = (&open, &fixture, &shared);
                 thread::Builder::new()
                     .stack_size(STACK_BYTES)
-                    .spawn_scoped(scope, move || self.play_part(number, open, fixture, failed))
+                    .spawn_scoped(scope, move || self.play_part(number, open, fixture, shared))
             };
             let threads: io::Result<Vec<_>> = (0..self.threads).map(part).collect();
-            let ended = threads?.into_iter().map(thread::ScopedJoinHandle::join);
+            let threads = threads?;
+            // Dropped when every part has ended, which ends the reporter.
+            let (_playing, ended) = mpsc::channel();
+            scope.spawn(|| self.report(began, &shared, ended));
+            let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
             io::Result::Ok(ended.collect::<Vec<_>>())
         })?;
         let mut played = Played {
             stories: 0,
-            steps: 0,
+            tally: Tally::default(),
             took: began.elapsed(),
         };
         for part in parts {
-            let (stories, steps) =
+            let (stories, tally) =
                 part.map_err(|_| anyhow!("a thread of the model panicked"))??;
             played.stories += stories;
-            played.steps += steps;
+            played.tally += tally;
         }
         Ok(played)
+    }
+
+    /// Says how far all parts are, until they have ended.
+    fn report(self, began: Instant, shared: &Shared, ended: mpsc::Receiver<()>) {
+        while ended.recv_timeout(PROGRESS_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let stories = shared.stories.load(Relaxed);
+            let per_second = f64::from(stories) / began.elapsed().as_secs_f64();
+            println!(
+                "{stories} of {} stories, {per_second:.1} a second",
+                self.stories
+            );
+        }
     }
 
     fn play_part<S, O>(
@@ -98,8 +142,8 @@ impl Campaign {
         number: u32,
         open: &O,
         fixture: &Fixture,
-        failed: &AtomicBool,
-    ) -> Result<(u32, u64)>
+        shared: &Shared,
+    ) -> Result<(u32, Tally)>
     where
         S: Subject,
         O: AsyncFn(u32) -> Result<S>,
@@ -107,11 +151,12 @@ impl Campaign {
         let runtime = runtime()?;
         let cases = self.stories / self.threads + u32::from(number < self.stories % self.threads);
         if cases == 0 {
-            return Ok((0, 0));
+            return Ok((0, Tally::default()));
         }
         let config = Config {
             cases,
             failure_persistence: None,
+            max_shrink_time: MAX_SHRINK_MILLIS,
             ..Config::default()
         };
         let mut bytes = [0; 32];
@@ -120,15 +165,14 @@ impl Campaign {
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         let mut runner = TestRunner::new_with_rng(config, rng);
         let node = RefCell::new(None);
-        let (stories, steps) = (Cell::new(0_u32), Cell::new(0_u64));
+        let (stories, tally) = (Cell::new(0_u32), Cell::new(Tally::default()));
         let has_failed = Cell::new(false);
         let played = runner.run(&story(), |story| {
-            if failed.load(Relaxed) && !has_failed.get() {
+            if shared.has_failed.load(Relaxed) && !has_failed.get() {
                 // Another thread has found something: this one has no need to go on.
                 return Ok(());
             }
             stories.set(stories.get() + 1);
-            steps.set(steps.get() + story.len() as u64);
             let nth = stories.get();
             let mut node = node.borrow_mut();
             let told = runtime.block_on(async {
@@ -150,15 +194,26 @@ impl Campaign {
                 }
                 played.end().await
             });
-            told.map_err(|error| {
-                failed.store(true, Relaxed);
+            shared.stories.fetch_add(1, Relaxed);
+            if let Ok(more) = &told {
+                let mut all = tally.get();
+                all += *more;
+                tally.set(all);
+            }
+            told.map(drop).map_err(|error| {
+                if !has_failed.get() {
+                    // At once: to find a shorter one may take longer than the run has.
+                    let seed = self.seed;
+                    println!("seed {seed}, thread {number}, to be shrunk: {error:#}\n{story:?}");
+                }
+                shared.has_failed.store(true, Relaxed);
                 has_failed.set(true);
                 TestCaseError::fail(format!("{error:#}"))
             })
         });
         runtime.block_on(close(&mut node.borrow_mut()))?;
         match played {
-            Ok(()) => Ok((stories.get(), steps.get())),
+            Ok(()) => Ok((stories.get(), tally.get())),
             Err(TestError::Fail(reason, story)) => Err(anyhow!(
                 "seed {}, thread {number}: {reason}\n{story:#?}",
                 self.seed
@@ -166,6 +221,13 @@ impl Campaign {
             Err(error) => Err(anyhow!("{error}")),
         }
     }
+}
+
+/// What the parts of a campaign tell each other.
+#[derive(Default)]
+struct Shared {
+    has_failed: AtomicBool,
+    stories: AtomicU32,
 }
 
 async fn close<S: Subject>(node: &mut Option<S>) -> Result<()> {

@@ -37,6 +37,12 @@ impl<S: Subject> Story<'_, S> {
         };
         let statuses = last.with_context(|| format!("after {step:?}"))?;
         for (said, status) in self.said.iter_mut().zip(statuses) {
+            match status {
+                _ if status == said.was => {}
+                Status::Held => self.tally.held += 1,
+                Status::Served => self.tally.served += 1,
+                Status::Gone => {}
+            }
             said.was = status;
             said.is_taken = false;
         }

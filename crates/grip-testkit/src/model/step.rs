@@ -92,23 +92,48 @@ impl Step {
     }
 }
 
-/// A whole story.
+/// A whole story. Steps by chance alone seldom come to a repository that is served, so most stories
+/// begin with one.
 pub(super) fn story() -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec(step(), 1..=MAX_STEPS)
+    let steps = prop::collection::vec(step(), 1..=MAX_STEPS);
+    (opening(), steps).prop_map(|(opening, steps)| [opening, steps].concat())
+}
+
+/// How a story begins: with nothing, an announcement that waits, one person's repository, or two
+/// people's.
+fn opening() -> impl Strategy<Value = Vec<Step>> {
+    let served = |by: usize, at: Tips| [Step::State(by, at), Step::Push(by, by, [true, true])];
+    let alone = move |at: Tips| [vec![Step::Announce(0, vec![])], served(0, at).into()].concat();
+    let together = move |(by, at): (usize, Tips)| {
+        let both = vec![Step::Announce(0, vec![1]), Step::Announce(1, vec![0])];
+        [both, served(by, at).into()].concat()
+    };
+    prop_oneof![
+        1 => Just(Vec::new()),
+        1 => tips().prop_map(|at| vec![Step::Announce(0, vec![]), Step::State(0, at)]),
+        3 => tips().prop_map(alone),
+        3 => (0..2_usize, tips()).prop_map(together),
+    ]
+}
+
+fn tips() -> impl Strategy<Value = Tips> {
+    let tip = || prop::option::weighted(0.75, 0..COMMITS);
+    [tip(), tip()]
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let person = 0..PEOPLE;
     let others = || prop::collection::vec(0..PEOPLE, 0..2);
-    let tips = || [prop::option::of(0..COMMITS), prop::option::of(0..COMMITS)];
+    let push = (0..PEOPLE, 0..PEOPLE, any::<[bool; 2]>());
     prop_oneof![
         20 => (person.clone(), others()).prop_map(|(who, m)| Step::Announce(who, m)),
         4 => (person.clone(), others()).prop_map(|(who, m)| Step::Leave(who, m)),
         8 => (0..8_usize).prop_map(Step::Replay),
         24 => (person.clone(), tips()).prop_map(|(who, at)| Step::State(who, at)),
         4 => (person.clone(), tips()).prop_map(|(who, at)| Step::Tie(who, at)),
-        24 => (person.clone(), person.clone(), any::<[bool; 2]>())
-            .prop_map(|(to, by, which)| Step::Push(to, by, which)),
+        // Of what a state says most is pushed by its author.
+        20 => person.clone().prop_map(|who| Step::Push(who, who, [true, true])),
+        12 => push.prop_map(|(to, by, which)| Step::Push(to, by, which)),
         8 => (0..COMMITS).prop_map(Step::Fetch),
         4 => person.clone().prop_map(Step::DeleteState),
         4 => person.clone().prop_map(Step::DeleteAnnouncement),

@@ -60,6 +60,26 @@ impl TakenBack {
     }
 }
 
+/// What stories came to: in one in which nothing is served, nothing can go wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub steps: u64,
+    /// Those that the node was sent.
+    pub pushes: u64,
+    /// Events that came to be held, and served.
+    pub held: u64,
+    pub served: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.pushes += other.pushes;
+        self.held += other.held;
+        self.served += other.served;
+    }
+}
+
 pub(super) struct Story<'a, S> {
     pub(super) node: &'a mut S,
     fixture: &'a Fixture,
@@ -68,6 +88,7 @@ pub(super) struct Story<'a, S> {
     pub(super) banned: BTreeSet<usize>,
     pub(super) said: Vec<Said>,
     taken_back: Vec<TakenBack>,
+    pub(super) tally: Tally,
     /// Seconds since the story began: nothing happens in the same one, unless it is meant to.
     clock: u64,
     began: u64,
@@ -83,18 +104,19 @@ impl<'a, S: Subject> Story<'a, S> {
             banned: BTreeSet::new(),
             said: Vec::new(),
             taken_back: Vec::new(),
+            tally: Tally::default(),
             clock: 0,
             began: Timestamp::now().as_secs() - 1_000,
         }
     }
 
     /// Leaves the node as it was for the next story.
-    pub(super) async fn end(mut self) -> Result<()> {
-        if self.banned.is_empty() {
-            return Ok(());
+    pub(super) async fn end(mut self) -> Result<Tally> {
+        if !self.banned.is_empty() {
+            self.banned.clear();
+            self.ban().await?;
         }
-        self.banned.clear();
-        self.ban().await
+        Ok(self.tally)
     }
 
     pub(super) fn is_taken_back(&self, said: &Said) -> bool {
@@ -111,6 +133,7 @@ impl<'a, S: Subject> Story<'a, S> {
     }
 
     pub(super) async fn play(&mut self, step: &Step) -> Result<()> {
+        self.tally.steps += 1;
         match step {
             Step::Announce(who, maintainers) => {
                 let server = self.node.service();
@@ -341,6 +364,7 @@ impl<'a, S: Subject> Story<'a, S> {
             .collect();
         let mut body = wire::commands(&lines, wire::CAPABILITIES);
         body.extend(self.fixture.pack(lines.iter().map(|(_, new, _)| *new)));
+        self.tally.pushes += 1;
         self.node.push(owner, &self.name, body).await
     }
 

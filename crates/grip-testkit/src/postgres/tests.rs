@@ -72,7 +72,7 @@ async fn a_durable_server_keeps_what_it_answered_through_a_kill() {
     for child in children {
         assert!(matches!(family::stat(child), None | Some(('Z', _))));
     }
-    assert!(server.family().is_err() && !answers(server.port).await);
+    assert!(server.family().is_err() && !answers(server.port()).await);
     server.launch().await.unwrap();
     assert_eq!(server.url(), url);
     assert_eq!(ask(&server, "SELECT n FROM t"), "7");

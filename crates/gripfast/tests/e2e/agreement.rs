@@ -4,7 +4,7 @@ mod damage;
 mod model;
 mod slow_pushes;
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{LocalProject, Node, until, until_true};
@@ -99,5 +99,44 @@ async fn a_ban_takes_effect_on_a_hangup() -> Result<()> {
     })
     .await?;
     node.run(&["check"]).await?;
+    Ok(())
+}
+
+/// A check that runs out of memory tells so, and takes nothing out of service.
+#[tokio::test]
+async fn a_check_that_cannot_read_to_the_end_calls_nothing_damaged() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (program, flag) = (dir.path().join("git"), dir.path().join("short"));
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *fsck*) [ -e {} ] && kill -9 $$ ;; esac\nexec git \"$@\"\n",
+        flag.display()
+    );
+    fs::write(&program, script)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    let program = program.to_string_lossy().into_owned();
+    let node = Node::start_with(BINARY, &[("GRIPFAST_GIT_PROGRAM", &program)]).await?;
+    let project = LocalProject::new("sound")?;
+    project.publish(&node, 5).await?;
+
+    fs::write(&flag, "")?;
+    let output = node
+        .command(&["check", "--full", "--json"])
+        .output()
+        .await?;
+    ensure!(!output.status.success(), "it was not checked");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let found = json["disagreements"].as_array().context("a list")?;
+    let kinds: Vec<_> = found.iter().map(|it| &it["kind"]).collect();
+    ensure!(kinds == ["unread"], "{json:#}");
+    let ready = node.json("/readyz").await?;
+    ensure!(ready["degraded"]["repositories"].is_null(), "{ready}");
+    project
+        .tree
+        .git(["ls-remote", project.url(&node).as_str()])?;
+    ensure!(!node.log().contains("is damaged"), "{}", node.log());
+
+    fs::remove_file(&flag)?;
+    let full = node.run(&["check", "--full"]).await?;
+    ensure!(full.contains("relay and git agree"), "{full}");
     Ok(())
 }

@@ -376,13 +376,15 @@ async fn a_banned_identifier_takes_its_contributions_along() -> Result<()> {
     let config = "repository_blacklist = [\"sails\"]\n";
     std::fs::write(node.work_dir().join("gripfast.toml"), config)?;
     node.signal(Signal::HUP)?;
+    // The tip goes a moment before its event.
     until("the contribution is not shown any more", || async {
         let names = it.names(&node).await.ok()?;
-        names.is_empty().then_some(())
+        let serves = node.connect().await.ok()?.serves(&event.id).await.ok()?;
+        (names.is_empty() && !serves).then_some(())
     })
     .await?;
     let mut relay = node.connect().await?;
-    ensure!(!relay.serves(&event.id).await? && relay.serves(&kept.id).await?);
+    ensure!(relay.serves(&kept.id).await?);
     let answer = relay.publish(&it.pull_request(&node)).await?;
     ensure!(!answer.accepted, "{answer:?}");
     ensure!(other.names(&node).await? == [name_of(&kept.id)]);
@@ -423,6 +425,45 @@ async fn a_contribution_comes_back_with_its_data_when_a_block_is_lifted() -> Res
         agrees(&node).await?;
     }
     Ok(())
+}
+
+/// G01-112: a tip that is out of service is not given out by its id beside another that is shown, over a
+/// kill too, and is again when it is back.
+#[tokio::test]
+async fn a_hidden_contribution_is_not_given_out_beside_a_shown_one() -> Result<()> {
+    let mut node = Node::start_with(BINARY, &[ON]).await?;
+    let it = Contributor::new("sails")?;
+    let hidden = it.served(&node).await?;
+    let other = Contributor::to(&Author::new(), "sails")?;
+    // Nothing that is shown leads to the hidden one.
+    let next = it.tree.tip("HEAD~1")?;
+    let shown = it
+        .author
+        .pull_request(&other.owner, "sails", &next, &it.url(&node));
+    let pushed = it.push(&node, &next, &shown.id).await?;
+    ensure!(pushed.ok, "{}", pushed.stderr);
+    node.connect().await?.publish_ok(&shown).await?;
+    let fetch = async |node: &Node, id: &str| {
+        let clone = WorkTree::init()?;
+        let fetched = clone.run(["fetch", "-q", &it.url(node), id]).await?;
+        anyhow::Ok((fetched.ok, fetched.stderr))
+    };
+    let target = format!("{}/sails", it.owner.npub());
+    node.run(&["repos", "block", &target, "--execute"]).await?;
+    ensure!(it.names(&node).await? == [name_of(&shown.id)]);
+    for _ in 0..2 {
+        let (ok, said) = fetch(&node, &it.tip).await?;
+        ensure!(!ok && said.contains("not our ref"), "{said}");
+        let (ok, said) = fetch(&node, &next).await?;
+        ensure!(ok, "{said}");
+        node.crash_and_restart().await?;
+    }
+    node.run(&["repos", "unblock", &target, "--execute"])
+        .await?;
+    ensure!(node.connect().await?.serves(&hidden.id).await?);
+    let (ok, said) = fetch(&node, &it.tip).await?;
+    ensure!(ok, "{said}");
+    agrees(&node).await
 }
 
 /// G01-120: what is hidden goes with who vanishes, and with who deletes it.

@@ -251,11 +251,8 @@ impl Subject for Binary {
 
 fn played(name: &str, play: Result<grip_testkit::model::Played>) -> Result<()> {
     let played = play.with_context(|| name.to_owned())?;
-    println!(
-        "{name}: {} stories of {} steps in {:.1?}",
-        played.stories, played.steps, played.took
-    );
-    Ok(())
+    println!("{name}: {played}");
+    played.must_have_happened()
 }
 
 #[test]

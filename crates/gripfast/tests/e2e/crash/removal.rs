@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use grip_testkit::{Author, LocalProject, Node, git, until, until_ok};
 use nostr::prelude::{Event, Timestamp};
 use serde_json::{Value, json};
+use sqlx::{ConnectOptions as _, Connection as _, sqlite::SqliteConnectOptions};
 
 use crate::BINARY;
 
@@ -23,6 +24,8 @@ enum Order {
     Vanish,
     /// The owner's newest announcement lists another server.
     Leave,
+    /// The day is over for which the repository of one who left can be read.
+    EndOfGrace,
     Block,
     /// After a block.
     Unblock,
@@ -82,6 +85,10 @@ const STEPS: &[(Order, &[(&str, bool)])] = &[
         ],
     ),
     (Order::Leave, &[("withdraw.journalled", false)]),
+    (
+        Order::EndOfGrace,
+        &[("git.archive.moved", true), ("withdraw.archived", true)],
+    ),
     (
         Order::Block,
         &[
@@ -156,6 +163,12 @@ impl Scene {
                 let event = owner.announcement_at("other.example.com", NAME, Vec::new(), time);
                 // Refused or not: the owner has left.
                 self.node.connect().await?.publish(&event).await.map(drop)
+            }
+            Order::EndOfGrace => {
+                self.node.stop().await?;
+                end_grace(&self.node.data_dir().join("gripfast.sqlite")).await?;
+                // It may die before it is ready.
+                self.node.spawn()
             }
             Order::Block => self.run(&["repos", "block", "--execute", &subject]).await,
             Order::Unblock => self.run(&["repos", "unblock", "--execute", &subject]).await,
@@ -232,7 +245,7 @@ impl Scene {
 
 fn expected(order: Order) -> Outcome {
     match order {
-        Order::DeleteRepository | Order::Block => Outcome::Kept,
+        Order::DeleteRepository | Order::Block | Order::EndOfGrace => Outcome::Kept,
         Order::DeleteState => Outcome::Emptied,
         Order::Vanish | Order::Purge => Outcome::Destroyed,
         // Who leaves is served until the day is over, read-only.
@@ -245,6 +258,7 @@ async fn dies_at(order: Order, point: &str, is_durable: bool) -> Result<()> {
     match order {
         Order::Unblock => scene.order(Order::Block).await?,
         Order::Purge => scene.order(Order::DeleteRepository).await?,
+        Order::EndOfGrace => scene.order(Order::Leave).await?,
         _ => {}
     }
     let before = scene.outcome().await?;
@@ -331,6 +345,17 @@ async fn returns(scene: &mut Scene, from: Outcome) -> Result<()> {
     scene.agrees().await
 }
 
+/// Has the time of repositories whose owner left be over.
+async fn end_grace(database: &Path) -> Result<()> {
+    let options = SqliteConnectOptions::new().filename(database);
+    let mut connection = options.connect().await?;
+    let moved = "UPDATE purgatory SET expires_at = 0 WHERE class = 'withdrawal'";
+    let moved = sqlx::query(moved).execute(&mut connection).await?;
+    connection.close().await?;
+    ensure!(moved.rows_affected() == 1, "one repository is on its way");
+    Ok(())
+}
+
 /// Says whether no repository is below a directory.
 fn is_empty(path: &Path) -> Result<bool> {
     if !path.exists() {
@@ -363,6 +388,12 @@ async fn g01_111_every_step_of_a_deletion_is_finished_after_a_crash_in_it() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn g01_118_every_step_of_a_request_to_vanish_is_finished_after_a_crash_in_it() -> Result<()> {
     all_steps_of(&[Order::Vanish, Order::Leave]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g01_15a_6_every_step_of_the_end_of_a_withdrawal_is_finished_after_a_crash_in_it()
+-> Result<()> {
+    all_steps_of(&[Order::EndOfGrace]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

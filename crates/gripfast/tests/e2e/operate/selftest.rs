@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{LocalProject, Node, node::free_port};
+use grip_testkit::{LocalProject, Node, ReservedPort};
 use serde_json::Value;
 
 use crate::BINARY;
@@ -90,7 +90,8 @@ async fn a_running_node_passes_and_its_faults_are_told_apart() -> Result<()> {
     let (report, _) = selftest(&node, &["--url", &url], &[]).await?;
     ensure!(with_outcome(&report, "failed") == ["domain"], "{report:#}");
 
-    let url = format!("http://127.0.0.1:{}", free_port()?);
+    let nobody = ReservedPort::new()?;
+    let url = format!("http://127.0.0.1:{}", nobody.number());
     let (report, _) = selftest(&node, &["--url", &url], &[]).await?;
     ensure!(with_outcome(&report, "failed") == ["reach"], "{report:#}");
     ensure!(

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use anyhow::{Context as _, Result};
 use grip_resolve::NodeKey;
-use grip_testkit::{LocalProject, Node, node::free_port, until_ok};
+use grip_testkit::{LocalProject, Node, until_ok};
 
 use crate::BINARY;
 
@@ -41,7 +41,7 @@ pub async fn start(nodes: usize) -> Result<Vec<Node>> {
 pub fn prepare(n: usize) -> Result<(Node, String)> {
     let mut node = Node::prepare(BINARY, EAGER)?;
     keep_key(&node, &seed(n)?)?;
-    let listen = format!("/ip4/127.0.0.1/tcp/{}", free_port()?);
+    let listen = format!("/ip4/127.0.0.1/tcp/{}", node.reserve_port()?);
     node.set_env("GRIPFAST_DHT_LISTEN", &listen);
     Ok((node, format!("{listen}/p2p/{}", peer(n)?)))
 }

@@ -50,7 +50,7 @@ mod stage {
 
     use anyhow::{Result, ensure};
     use grip_testkit::{
-        LocalProject, Node, ProxyServer, RemoteHost, node::free_port, remote::Behaviour,
+        LocalProject, Node, ProxyServer, RemoteHost, ReservedPort, remote::Behaviour,
     };
 
     use crate::{BINARY, follow::scene::clock_off_by, operate::faults::Staged};
@@ -107,12 +107,17 @@ mod stage {
     }
 
     pub(super) async fn redirect() -> Result<Staged> {
-        let other = format!("return 301 https://127.0.0.1:{}$request_uri;", free_port()?);
+        let port = ReservedPort::new()?;
+        let other = format!(
+            "return 301 https://127.0.0.1:{}$request_uri;",
+            port.number()
+        );
         behind(
             "proxy_pass http://127.0.0.1:7334;",
             &format!("{other} # 127.0.0.1:7334"),
         )
         .await
+        .map(|staged| staged.with(port))
     }
 
     pub(super) async fn other_server() -> Result<Staged> {

@@ -62,8 +62,7 @@ faults! {
 mod stage {
     use anyhow::Result;
     use grip_testkit::{
-        LocalProject, Node, ProxyServer, RemoteProject, WorkTree, node::free_port,
-        remote::Behaviour,
+        LocalProject, Node, ProxyServer, RemoteProject, WorkTree, remote::Behaviour,
     };
 
     use crate::{BINARY, operate::faults::Staged, sync::scene::Scene};
@@ -121,8 +120,9 @@ mod stage {
     }
 
     pub(super) async fn refused() -> Result<Staged> {
-        let url = format!("http://127.0.0.2:{}/tides.git", free_port()?);
-        at(url, Scene::new().await?).await
+        let mut scene = Scene::new().await?;
+        let url = format!("http://127.0.0.2:{}/tides.git", scene.node.reserve_port()?);
+        at(url, scene).await
     }
 
     pub(super) async fn certificate() -> Result<Staged> {

@@ -64,9 +64,7 @@ mod stage {
     use std::{fs, path::PathBuf};
 
     use anyhow::{Context as _, Result, ensure};
-    use grip_testkit::{
-        LocalProject, Node, PostgresServer, Project, RedisServer, node::free_port, until,
-    };
+    use grip_testkit::{LocalProject, Node, PostgresServer, Project, RedisServer, until};
 
     use crate::{BINARY, operate::faults::Staged, sync::scene::Scene};
 
@@ -169,9 +167,9 @@ mod stage {
     }
 
     pub(super) async fn relay_away() -> Result<Staged> {
-        let scene = Scene::new().await?;
+        let mut scene = Scene::new().await?;
         let project = Project::new("tides");
-        let relay = format!("ws://127.0.0.2:{}", free_port()?);
+        let relay = format!("ws://127.0.0.2:{}", scene.node.reserve_port()?);
         let tags = vec![
             grip_testkit::events::tag(["d", "tides"]),
             grip_testkit::events::tag(["clone", &project.url(&scene.node)]),

@@ -54,7 +54,7 @@ mod stage {
     use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
 
     use anyhow::{Result, ensure};
-    use grip_testkit::{Node, PostgresServer, node::free_port};
+    use grip_testkit::{Node, PostgresServer, ReservedPort};
 
     use crate::{BINARY, operate::faults::Staged};
 
@@ -158,7 +158,8 @@ mod stage {
     }
 
     pub(super) async fn database_server_away() -> Result<Staged> {
-        let url = format!("postgres://gripfast@127.0.0.1:{}/gripfast", free_port()?);
+        let port = ReservedPort::new()?;
+        let url = format!("postgres://gripfast@127.0.0.1:{}/gripfast", port.number());
         ends_with(&[("DATABASE_URL", &url)], FAILURE).await
     }
 
