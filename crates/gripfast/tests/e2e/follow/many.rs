@@ -145,8 +145,12 @@ async fn a_second_reading_of_many_repositories_transfers_less_than_a_percent_bot
     let repositories = amount("REPOSITORIES", REPOSITORIES);
     let count = amount("EVENTS", EVENTS);
     let is_long = repositories > REPOSITORIES;
-    // It serves, and follows nobody.
-    let a = node_with(&[("GRIPFAST_SYNC_ENABLED", "false")]).await?;
+    // It serves, and follows nobody; one client publishes for all.
+    let a = node_with(&[
+        ("GRIPFAST_SYNC_ENABLED", "false"),
+        ("GRIPFAST_RELAY_EVENTS_PER_SECOND", "100000"),
+    ])
+    .await?;
     let mut b = node_with(&[("NGIT_SYNC_BOOTSTRAP_RELAY_URL", &a.relay_url())]).await?;
     b.kill();
     let mut others = Vec::new();
