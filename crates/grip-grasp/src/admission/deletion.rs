@@ -81,6 +81,8 @@ struct Plan {
     /// Identifiers that lose a served state.
     served_states: BTreeSet<Identifier>,
     pull_requests: Vec<(PullRequest, EventStatus)>,
+    /// Repositories whose owner left before: they can be read for the rest of their day.
+    departed: BTreeSet<RepoAddr>,
 }
 
 impl Plan {
@@ -161,6 +163,13 @@ impl Plan {
                 self.add(held.event, EventStatus::Held);
             }
         }
+        let request = &deletion.event;
+        let departure = view.departure(&repository)?;
+        if repository.owner == request.pubkey
+            && departure.is_some_and(|it| it.created_at <= request.created_at)
+        {
+            self.departed.insert(repository);
+        }
         Ok(())
     }
 
@@ -172,7 +181,7 @@ impl Plan {
         trail: &mut Trail,
     ) -> Result<(), ViewError> {
         for (identifier, (announcement, status)) in &self.announcements {
-            give_up(announcement, *status, policy, trail);
+            give_up(announcement, *status, trail);
             let left = Announcements::load(identifier, view, policy)?.without(author);
             let orphaned = left.orphaned(view)?;
             let dropped = self.held_states.entry(identifier.clone()).or_default();
@@ -184,7 +193,12 @@ impl Plan {
         for (request, status) in self.pull_requests {
             drop_pull_request(&request, status, view, policy, trail)?;
         }
-        let announcements = self.announcements.into_keys();
+        for addr in &self.departed {
+            trail.note("G01-106", format!("{addr}, which its owner had left, goes"));
+            trail.then(Effect::EndGrace(addr.clone()));
+        }
+        let departed = self.departed.into_iter().map(|addr| addr.identifier);
+        let announcements = self.announcements.into_keys().chain(departed);
         let pending_repacks: BTreeSet<_> = announcements.chain(self.served_states).collect();
         for identifier in pending_repacks {
             trail.then(Effect::Reexamine(identifier));
@@ -193,14 +207,16 @@ impl Plan {
     }
 }
 
-fn give_up(announcement: &Announcement, status: EventStatus, policy: &Policy, trail: &mut Trail) {
+/// Ends what an announcement stood for. One that is served and lists us no more may have a repository
+/// that can be read for the rest of its day.
+fn give_up(announcement: &Announcement, status: EventStatus, trail: &mut Trail) {
     let addr = announcement.addr();
-    if status != EventStatus::Served {
-        trail.note("G01-56", format!("the held announcement of {addr} goes"));
-        trail.then(Effect::EvictAnnouncement(addr));
-    } else if policy.hosts(announcement) {
+    if status == EventStatus::Served {
         trail.note("G01-106", format!("the served announcement of {addr} goes"));
         trail.then(Effect::EndGrace(addr));
+    } else {
+        trail.note("G01-56", format!("the held announcement of {addr} goes"));
+        trail.then(Effect::EvictAnnouncement(addr));
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use grip_grasp::{Millis, RepositoryStatus};
 use grip_nostr::Timestamp;
-use grip_testkit::{Author, until};
+use grip_testkit::{Author, events::tag, until};
 
 use crate::{
     expiry::in_minutes,
@@ -114,6 +114,33 @@ async fn g01_64_an_old_announcement_does_not_bring_back_who_left_later() {
     assert!(!node.serves(&old));
     assert_eq!(node.grasp().repository(&repo), None);
     node.agrees().await;
+}
+
+/// An owner who left and then deletes the repository does not want it read for the rest of the day:
+/// whether nobody lists them here any more, or a co-maintainer does.
+#[tokio::test]
+async fn g01_106_a_deletion_ends_the_day_of_a_repository_that_its_owner_left() {
+    for is_listed in [false, true] {
+        let (owner, other) = (Author::new(), Author::new());
+        let (mut node, _, _) = with_repository(&owner, "x").await;
+        let repo = addr(&owner, "x");
+        let left = elsewhere(&owner, &[&other], later(5));
+        if is_listed {
+            join(&node, &owner, &other).await;
+            node.accepts(&left, "").await;
+        } else {
+            node.refuses(&left, "blocked: ").await;
+        }
+        let status = node.grasp().repository(&repo);
+        assert_eq!(status, Some(RepositoryStatus::Served), "for a day");
+        let address = vec![tag(["a", &owner.coordinate("x")])];
+        let deletion = owner.sign_at(5, "", address, later(6));
+        node.accepts(&deletion, "").await;
+        assert_eq!(node.grasp().repository(&repo), None);
+        node.restart().await;
+        assert_eq!(node.grasp().repository(&repo), None);
+        node.agrees().await;
+    }
 }
 
 #[tokio::test]

@@ -234,5 +234,7 @@ fn g01_57_deleting_an_announcement_of_another_server_archives_nothing() {
     view.hosting(&[&m]);
     view.take(&elsewhere(&m, &[], 100));
     let decision = view.take(&delete_address(&m, &m, 30617, 500));
-    assert_eq!(decision.effects, [Effect::Reexamine(identifier())]);
+    // The end of a day that has not begun is nothing.
+    let effects = [Effect::EndGrace(addr(&m)), Effect::Reexamine(identifier())];
+    assert_eq!(decision.effects, effects);
 }
