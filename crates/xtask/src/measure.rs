@@ -39,6 +39,14 @@ pub(crate) enum Campaign {
     Sumdb,
 }
 
+impl Campaign {
+    /// Whether its figures are times and memory: those are of an optimised node.
+    fn is_timed(self) -> bool {
+        use Campaign::{Audit, Burst, Follow, Hostile, Import};
+        matches!(self, Audit | Burst | Follow | Hostile | Import)
+    }
+}
+
 /// Builds the `dist` profile and prints each figure beside its floor.
 pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
     let build = "build --profile dist --quiet -p gripfast -p grip-bench";
@@ -151,5 +159,12 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     let settings = settings
         .split(' ')
         .filter_map(|setting| setting.split_once('='));
-    run::succeed(run::cargo_with(&words).envs(settings))
+    let mut test = run::cargo_with(&words);
+    test.envs(settings);
+    if campaign.is_timed() {
+        run::succeed(&mut run::cargo_with("build --release -p gripfast"))?;
+        let binary = run::target_dir().join("release/gripfast");
+        test.env("GRIPFAST_MEASURED_BINARY", binary);
+    }
+    run::succeed(&mut test)
 }
