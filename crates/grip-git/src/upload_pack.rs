@@ -128,13 +128,19 @@ impl Start {
         let options = &inner.options;
         let quarantines = inner.layout.quarantines();
         let limit = options.max_request_bytes;
-        let request = collect(body, limit, options.stall, &quarantines).await?;
+        let mut request = collect(body, limit, options.stall, &quarantines).await?;
         if self.repo.is_contributor() {
-            let in_memory = match &request {
-                Request::Small(bytes) => Some(&bytes[..]),
-                Request::Large(_) => None,
+            let (repositories, repo) = (self.repositories.clone(), self.repo.clone());
+            let check = move || {
+                match &mut request {
+                    Request::Small(bytes) => {
+                        repositories.check_wants(&repo, &mut io::Cursor::new(bytes))?;
+                    }
+                    Request::Large(file) => repositories.check_wants(&repo, file)?,
+                }
+                Ok::<_, io::Error>(request)
             };
-            self.repositories.check_wants(&self.repo, in_memory)?;
+            request = grip_tasks::spawn_blocking(check).await??;
         }
         let mut command = self.command();
         let bytes = match request {

@@ -98,13 +98,9 @@ impl Core {
             if self.hosted.status(&addr).is_none() {
                 continue;
             }
-            match self.fsck(&addr).await {
-                Err(error) if error.unread().is_some() => {
-                    error.log("failed to check a repository whose fetch failed; trying again");
-                    self.repositories.suspect(addr);
-                }
-                Err(error) => error.log("failed to check a repository whose fetch failed"),
-                Ok(_) => {}
+            // Not again by itself: one that is too large to be read would be read in every sweep.
+            if let Err(error) = self.fsck(&addr).await {
+                error.log("failed to check a repository whose fetch failed");
             }
         }
     }

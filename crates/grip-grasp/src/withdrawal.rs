@@ -90,13 +90,16 @@ impl Core {
 
     /// The owner is back, or the repository is gone.
     pub(crate) async fn end_withdrawal(&self, addr: &RepoAddr) -> Result<(), DbError> {
-        if self.withdrawals.until.lock().remove(addr).is_none() {
+        if self.withdrawals.until(addr).is_none() {
             return Ok(());
         }
         let row = Change::Remove {
             class: CLASS.to_owned(),
             key: addr.path(),
         };
-        self.write_held(vec![row]).await
+        // A row that outlives its entry would archive, after a restart, who has come back.
+        self.write_held(vec![row]).await?;
+        self.withdrawals.until.lock().remove(addr);
+        Ok(())
     }
 }

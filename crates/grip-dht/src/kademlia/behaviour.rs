@@ -151,7 +151,8 @@ pub(super) fn transport(
     };
     let tcp = tcp::tokio::Transport::new(tcp::Config::new());
     let tcp = DialFilter::new(tcp, below, named.clone(), Arc::clone(stats));
-    let transport = DialFilter::new(HostNames::new(tcp), policy, named, Arc::clone(stats));
+    let tcp = HostNames::new(tcp, options.connect_timeout);
+    let transport = DialFilter::new(tcp, policy, named, Arc::clone(stats));
     let mut streams = yamux::Config::default();
     streams.set_max_num_streams(STREAMS);
     let transport = transport

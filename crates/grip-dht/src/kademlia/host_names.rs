@@ -9,6 +9,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
@@ -27,13 +28,16 @@ const MAX_ADDRESSES: usize = 8;
 pub(super) struct HostNames<T> {
     inner: Arc<Mutex<T>>,
     lookup: Arc<dyn Lookup>,
+    /// For all addresses of a name together.
+    connect_timeout: Duration,
 }
 
 impl<T> HostNames<T> {
-    pub(super) fn new(inner: T) -> Self {
+    pub(super) fn new(inner: T, connect_timeout: Duration) -> Self {
         Self {
             inner: Arc::new(Mutex::new(inner)),
             lookup: Arc::new(SystemLookup::default()),
+            connect_timeout,
         }
     }
 }
@@ -69,21 +73,26 @@ where
             return Ok(Box::pin(self.inner.lock().dial(address, options)?));
         };
         let (inner, lookup) = (Arc::clone(&self.inner), Arc::clone(&self.lookup));
+        let connect_timeout = self.connect_timeout;
         Ok(Box::pin(async move {
-            let found = lookup.lookup(&name).await?;
-            let found = found.into_iter().filter(|ip| wanted(ip));
+            let mut found = lookup.lookup(&name).await?;
+            found.retain(wanted);
+            found.truncate(MAX_ADDRESSES);
+            // One that never answers leaves time for the others.
+            let share = connect_timeout / (found.len() as u32 + 1);
             let mut last = io::Error::new(
                 io::ErrorKind::NotFound,
                 format!("{name} has no address of this kind"),
             );
-            for ip in found.take(MAX_ADDRESSES) {
+            for ip in found {
                 let rest = address.iter().skip(1);
                 let address = iter::once(Protocol::from(ip)).chain(rest).collect();
                 let dialled = inner.lock().dial(address, options);
                 last = match dialled {
-                    Ok(dial) => match dial.await {
-                        Ok(connection) => return Ok(connection),
-                        Err(error) => error,
+                    Ok(dial) => match tokio::time::timeout(share, dial).await {
+                        Ok(Ok(connection)) => return Ok(connection),
+                        Ok(Err(error)) => error,
+                        Err(_) => io::ErrorKind::TimedOut.into(),
                     },
                     Err(TransportError::Other(error)) => error,
                     Err(TransportError::MultiaddrNotSupported(address)) => {

@@ -113,7 +113,9 @@ impl History {
 
     /// Queues everything that is wanted and not confirmed.
     pub(super) fn begin_pass(&mut self, plan: &Plan, progress: &Progress, now: Now) {
-        self.queue.clear();
+        // A poll that waits stays: nobody would put it in line again.
+        self.queue
+            .retain(|job| matches!(job.work, Work::Poll { .. }));
         self.has_failed = false;
         if self.nip77.is_known && progress.has_everything(now.unix) {
             for (class, values) in &plan.values {

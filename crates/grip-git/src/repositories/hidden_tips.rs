@@ -7,7 +7,10 @@
 //! as a repository has hidden tips, it gives out what its refs name and what that needs, and nothing by
 //! other ids.
 
-use std::{collections::HashSet, io};
+use std::{
+    collections::HashSet,
+    io::{self, BufRead as _, BufReader, Read, Seek},
+};
 
 use grip_types::{Oid, RefEdit, RefName, RepoAddr};
 
@@ -55,20 +58,32 @@ impl Repositories {
         Ok(self.reclaim_staged(repo)?)
     }
 
-    /// Refuses a fetch of anything but refs while tips are hidden. `request` is the whole of it, if it
-    /// is short: only refs can be asked for, and of these there are few.
-    pub(crate) fn check_wants(&self, repo: &RepoAddr, request: Option<&[u8]>) -> io::Result<()> {
+    /// Refuses a fetch of anything but refs while tips are hidden.
+    pub(crate) fn check_wants(
+        &self,
+        repo: &RepoAddr,
+        request: &mut (impl Read + Seek),
+    ) -> io::Result<()> {
         let refs = self.refs(repo).map_err(io::Error::other)?;
         if refs.moves().filter_map(refs::hidden_tip).next().is_none() {
             return Ok(());
         }
         let shown: HashSet<Oid> = refs.iter().map(|found| found.oid).collect();
         let malformed = || io::Error::other("the request cannot be read");
-        let mut rest = request.ok_or_else(malformed)?;
-        while !rest.is_empty() {
-            let packet = pktline::decode(rest).ok().flatten();
-            let (packet, len) = packet.ok_or_else(malformed)?;
-            rest = &rest[len..];
+        request.rewind()?;
+        let mut reader = BufReader::new(&mut *request);
+        let mut packet = Vec::new();
+        while !reader.fill_buf()?.is_empty() {
+            packet.resize(4, 0);
+            reader.read_exact(&mut packet)?;
+            let len = str::from_utf8(&packet).ok();
+            let len = len.and_then(|len| usize::from_str_radix(len, 16).ok());
+            let rest = len.ok_or_else(malformed)?.saturating_sub(4);
+            packet.resize(4 + rest, 0);
+            reader.read_exact(&mut packet[4..])?;
+            let Ok(Some((packet, _))) = pktline::decode(&packet) else {
+                return Err(malformed());
+            };
             let Packet::Data(line) = packet else {
                 continue;
             };
@@ -83,7 +98,7 @@ impl Repositories {
                 return Err(io::Error::other(reason));
             }
         }
-        Ok(())
+        request.rewind()
     }
 
     /// The tips that are hidden in a contributor repository.

@@ -42,9 +42,4 @@ impl Repositories {
     pub fn take_suspects(&self) -> BTreeSet<RepoAddr> {
         std::mem::take(&mut self.inner.suspects.repositories.lock())
     }
-
-    /// Has a repository looked at again that could not be looked at.
-    pub fn suspect(&self, repo: RepoAddr) {
-        self.inner.suspects.repositories.lock().insert(repo);
-    }
 }

@@ -200,6 +200,7 @@ impl Case<'_> {
             "a repository hosted here lists its author: served, without a repository",
         );
         let after = self.after(EventStatus::Served);
+        self.note_departure(&mut trail);
         self.give_up(&mut trail, &after)?;
         let identifier = self.announcement.identifier.clone();
         trail.then(Effect::Reexamine(identifier));
@@ -215,10 +216,7 @@ impl Case<'_> {
         // The operator's choice does not undo what the owner still asks for.
         if reason.cause != Cause::NotSelected {
             let after = self.announcements.without(&self.announcement.owner());
-            if self.leaves() {
-                let event = Box::new(self.announcement.event.clone());
-                trail.then(Effect::RememberDeparture(event));
-            }
+            self.note_departure(&mut trail);
             self.give_up(&mut trail, &after)?;
         }
         let text = match reason.cause {
@@ -232,6 +230,13 @@ impl Case<'_> {
     /// Says whether the owner has something here that this takes back.
     fn leaves(&self) -> bool {
         self.announcements.is_hosted(&self.announcement.owner())
+    }
+
+    fn note_departure(&self, trail: &mut Trail) {
+        if self.leaves() {
+            let event = Box::new(self.announcement.event.clone());
+            trail.then(Effect::RememberDeparture(event));
+        }
     }
 
     /// The owner left this server: what they had here goes (G01-18).

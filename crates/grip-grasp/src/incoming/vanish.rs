@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Event, EventId, PublicKey, kinds};
+use grip_nostr::{Event, EventId, PublicKey, RepoAddr, kinds};
 use grip_purgatory::Waiting;
 use grip_relay::{Answer, answer_to_put};
 use grip_store::{Put, Vanished};
@@ -106,8 +106,17 @@ impl Core {
         self.holding.remove_author(&author, until).await?;
         fault::point("vanish.holding_removed");
         self.drop_unkept_tips(move |key| *key == author).await?;
+        // A request of long ago may come late, or be replayed: what its author has had here since stays.
+        let has_come_back = |addr: &RepoAddr| {
+            let left = self.departures.get(addr);
+            self.hosted.status(addr).is_some()
+                || left.is_some_and(|left| left.created_at > until)
+                || self.purgatory.lock().find_announcement(addr).is_some()
+        };
         ended += self
-            .destroy_archives(move |it| it.repo.owner == author)
+            .destroy_archives(|it| {
+                it.repo.owner == author && (it.stamp <= until.as_secs() || !has_come_back(&it.repo))
+            })
             .await?;
         self.commit.end_vanishing(vanished).await?;
         fault::point("vanish.done");

@@ -143,6 +143,27 @@ async fn g01_106_a_deletion_ends_the_day_of_a_repository_that_its_owner_left() {
     }
 }
 
+/// Anybody may send a request to vanish that somebody signed long ago.
+#[tokio::test]
+async fn g01_120_an_old_request_to_vanish_spares_what_its_author_has_had_here_since() {
+    let owner = Author::new();
+    let (mut node, _, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&owner, "x");
+    let left = elsewhere(&owner, &[], later(5));
+    node.refuses(&left, "blocked: ").await;
+    let then = Millis::from(Timestamp::now()) + Duration::from_secs(25 * 3600);
+    assert_eq!(node.grasp().sweep(then).await.withdrawn, 1);
+    let long_ago = Timestamp::from_secs(Timestamp::now().as_secs() - 1_000_000);
+    let everywhere = vec![tag(["relay", "ALL_RELAYS"])];
+    let request = owner.sign_at(62, "", everywhere, long_ago);
+    node.accepts(&request, "").await;
+    node.restart().await;
+    node.accepts(&announce_at(&owner, "x", &[], later(9)), "")
+        .await;
+    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+    node.agrees().await;
+}
+
 #[tokio::test]
 async fn g01_122_an_expired_announcement_ends_its_repository_in_git_too() {
     let (owner, mut node) = (Author::new(), Node::start().await);

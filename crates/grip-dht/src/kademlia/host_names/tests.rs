@@ -31,7 +31,7 @@ async fn dial(found: &[Ipv4Addr], policy: Policy, address: &str) -> io::Result<(
     let tcp = DialFilter::new(tcp, policy, HashSet::new(), stats);
     let mut transport = HostNames {
         lookup: Arc::new(Same(found.iter().map(|ip| (*ip).into()).collect())),
-        ..HostNames::new(tcp)
+        ..HostNames::new(tcp, Duration::from_secs(5))
     };
     let options = DialOpts {
         role: Endpoint::Dialer,

@@ -120,7 +120,12 @@ impl History {
                 if self.missing.is_empty() {
                     progress.move_cursor(&job.digest, until, now.unix);
                 }
-                self.queue.push_front(job);
+                // The pages of a poll take turns with all else: whoever fills one names it alone.
+                if matches!(job.work, Work::Poll { .. }) {
+                    self.queue.push_back(job);
+                } else {
+                    self.queue.push_front(job);
+                }
             }
             (None, _) => self.done(job, progress, now),
             _ => self.failed(job, progress, now),
