@@ -106,7 +106,7 @@ impl Campaign {
             let threads: io::Result<Vec<_>> = (0..self.threads).map(part).collect();
             let threads = threads?;
             // Dropped when every part has ended, which ends the reporter.
-            let (_playing, ended) = mpsc::channel();
+            let (_playing, ended) = mpsc::sync_channel(0);
             scope.spawn(|| self.report(began, &shared, ended));
             let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
             io::Result::Ok(ended.collect::<Vec<_>>())
