@@ -87,7 +87,10 @@ impl Proxy {
         caller: Caller,
     ) -> Result<Fetched, ProxyError> {
         let what = format!("{path}@{version}");
-        let logged = self.first_served(path, version).await?;
+        let is_public = claims
+            .iter()
+            .any(|claim| claim.audience == Audience::Anybody);
+        let logged = self.first_served(path, version, is_public).await?;
         let is_logged_one =
             |claim: &IndexedVersion, record: &Record| claim.commit.to_hex() == record.commit;
         let has_moved = logged.as_ref().is_some_and(|record| {
@@ -147,16 +150,23 @@ impl Proxy {
     }
 
     /// What was kept of a version when it was first served.
+    ///
+    /// Once everybody may see the version, only the log counts: what it was while its repository was
+    /// restricted is not for everybody, and its tag may have left it for that reason.
     async fn first_served(
         &self,
         path: &ModulePath,
         version: &Version,
+        is_public: bool,
     ) -> Result<Option<Record>, ProxyError> {
         let Some(sumdb) = self.sumdb() else {
             return Ok(None);
         };
         if let Some(record) = sumdb.find(path, version).await? {
             return Ok(Some(record));
+        }
+        if is_public {
+            return Ok(None);
         }
         Ok(sumdb.find_restricted(path, version).await?)
     }
@@ -172,14 +182,14 @@ impl Proxy {
         let Some(sumdb) = self.sumdb() else {
             return Ok(());
         };
-        let is_public = audience == Audience::Anybody;
         let record = match logged {
-            Some(record) if record.is_in_log() || !is_public => record.clone(),
-            _ => self.log_fetched(sumdb, module, is_public).await?,
+            Some(record) => record.clone(),
+            None => {
+                let is_public = audience == Audience::Anybody;
+                self.log_fetched(sumdb, module, is_public).await?
+            }
         };
-        let sums = module.sums();
-        let was_other = logged.is_some_and(|record| !record.has(&sums));
-        if record.has(&sums) && !was_other {
+        if record.has(&module.sums()) {
             return Ok(());
         }
         let facts = &module.facts;

@@ -397,3 +397,45 @@ async fn what_authors_say_is_shown_of_what_was_fetched_and_nothing_is_fetched_fo
     assert_eq!(notices.retraction(&retracted), Some("broken"));
     drop(node.test);
 }
+
+#[tokio::test]
+async fn what_was_restricted_gives_strangers_nothing_of_its_time() {
+    let node = Node::new().await;
+    let work = module(PATH);
+    let secret = "package hello\n\nconst Greeting = \"secret\"\n";
+    work.commit("hello.go", secret).unwrap();
+    work.git(["tag", "v1.0.0"]).unwrap();
+    node.github.add_repo(Repo {
+        private: true,
+        ..Repo::new("acme/lib")
+    });
+    node.publish("lib", &work).await;
+    let restricted = node.get("v1.0.0.zip", reader()).await.unwrap();
+    let secret_commit = work.tip("v1.0.0").unwrap();
+
+    // Its author takes the secret out, tags it again and opens the repository to everybody.
+    let open = "package hello\n\nconst Greeting = \"open\"\n";
+    std::fs::write(work.path().join("hello.go"), open).unwrap();
+    work.git(["commit", "-q", "-a", "--amend", "-m", "open"])
+        .unwrap();
+    work.git(["tag", "-f", "v1.0.0"]).unwrap();
+    node.publish("lib", &work).await;
+    node.open_to_everybody("lib").await;
+
+    node.github
+        .behave("/acme/lib.git", Behaviour::status(404, "Not Found"));
+    let refused = node.get("v1.0.0.zip", caller(1)).await.unwrap_err();
+    assert!(!refused.to_string().contains(&secret_commit), "{refused}");
+    node.github.behave("/acme/lib.git", Behaviour::Serve);
+    let zip = node.get("v1.0.0.zip", caller(1)).await.unwrap();
+    assert_ne!(zip, restricted);
+    let commit = work.tip("v1.0.0").unwrap();
+    let info = node.get("v1.0.0.info", caller(1)).await.unwrap();
+    let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+    assert_eq!(info["Origin"]["Hash"], *commit);
+    let record = node.record("v1.0.0").await.unwrap();
+    assert_eq!(record.commit, commit);
+    assert_eq!(node.proxy.sumdb().unwrap().head().await.unwrap().size, 1);
+    // Readers have what everybody has from now on.
+    assert_eq!(node.get("v1.0.0.zip", reader()).await.unwrap(), zip);
+}
