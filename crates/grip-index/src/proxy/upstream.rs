@@ -223,8 +223,7 @@ impl Upstream {
 
     /// Forgets a module whose file has turned out to be damaged. Blocks.
     pub(super) fn forget(&self, module: &FetchedModule) {
-        let facts = &module.facts;
-        let key = key(&facts.path, &facts.version, &facts.commit);
+        let key = module.facts.key();
         if let Err(error) = self.inner.cache.remove(&key) {
             tracing::warn!(%error, "failed to remove a damaged module");
         }
@@ -360,14 +359,38 @@ async fn run(inner: Arc<Inner>, mut jobs: FetchJobs, stop: CancellationToken) {
 
 impl Wanted {
     fn key(&self) -> String {
-        let (path, version) = (self.path.as_str(), self.version.as_str());
-        key(path, version, &self.commit.to_hex())
+        key([
+            self.path.as_str(),
+            self.version.as_str(),
+            &self.commit.to_hex(),
+            &self.repo,
+            audience(self.is_public),
+        ])
     }
 }
 
-/// The name of a cached module: no part holds a newline.
-fn key(path: &str, version: &str, commit: &str) -> String {
-    let digest = Sha256::digest(format!("1\n{path}\n{version}\n{commit}"));
+impl ModuleFacts {
+    fn key(&self) -> String {
+        key([
+            &self.path,
+            &self.version,
+            &self.commit,
+            &self.repo,
+            audience(self.is_public),
+        ])
+    }
+}
+
+fn audience(is_public: bool) -> &'static str {
+    if is_public { "public" } else { "restricted" }
+}
+
+/// The name of a cached module, of its fetch and of its failure: no part holds a newline.
+///
+/// With its repository and who may see that, because what was fetched for readers alone tells of it,
+/// was not compared with another checksum database, and may fail where another does not.
+fn key(parts: [&str; 5]) -> String {
+    let digest = Sha256::digest(parts.join("\n"));
     module_file::hex(&digest)
 }
 

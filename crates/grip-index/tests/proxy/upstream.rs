@@ -2,7 +2,7 @@
 
 mod node;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use grip_go::{ModulePath, Version};
 use grip_index::{
@@ -438,4 +438,63 @@ async fn what_was_restricted_gives_strangers_nothing_of_its_time() {
     assert_eq!(node.proxy.sumdb().unwrap().head().await.unwrap().size, 1);
     // Readers have what everybody has from now on.
     assert_eq!(node.get("v1.0.0.zip", reader()).await.unwrap(), zip);
+}
+
+#[tokio::test]
+async fn another_repository_with_the_same_commit_is_tried() {
+    let mut settings = Settings::new();
+    settings.options.failure_for = Duration::from_secs(60);
+    let (node, work) = Node::with_module(settings).await;
+    node.github.add("acme/mirror");
+    node.publish("mirror", &work).await;
+    for name in ["lib", "mirror"] {
+        let path = format!("/acme/{name}.git");
+        node.github
+            .behave(&path, Behaviour::status(404, "Not Found"));
+    }
+    assert!(node.get("v1.0.0.zip", caller(1)).await.is_err());
+    let asked = (node.fetches("lib"), node.fetches("mirror"));
+    assert_eq!(asked, (1, 1));
+}
+
+#[tokio::test]
+async fn what_was_fetched_of_a_restricted_repository_answers_for_no_public_one() {
+    let node = Node::new().await;
+    let work = module(PATH);
+    work.git(["tag", "v1.0.0"]).unwrap();
+    node.github.add_repo(Repo {
+        private: true,
+        ..Repo::new("acme/hidden")
+    });
+    node.publish("hidden", &work).await;
+    node.get("v1.0.0.zip", reader()).await.unwrap();
+    assert_eq!(node.fetches("hidden"), 1);
+    node.github.add("acme/lib");
+    node.publish("lib", &work).await;
+    let listed = || async { node.get("v1.0.0.info", caller(1)).await.ok() };
+    let info = until("the public repository is listed", listed)
+        .await
+        .unwrap();
+    let info = String::from_utf8(info.to_vec()).unwrap();
+    assert!(
+        info.contains("acme/lib") && !info.contains("hidden"),
+        "{info}"
+    );
+    assert_eq!(node.fetches("lib"), 1, "its own bytes were fetched");
+    let record = node.record("v1.0.0").await.unwrap();
+    assert_eq!(record.repo, "github.com/acme/lib");
+
+    // The same repository, once everybody may see it, is fetched as everybody sees it.
+    let other = Node::new().await;
+    other.github.add_repo(Repo {
+        private: true,
+        ..Repo::new("acme/lib")
+    });
+    other.publish("lib", &work).await;
+    other.get("v1.0.0.zip", reader()).await.unwrap();
+    other.open_to_everybody("lib").await;
+    other.get("v1.0.0.zip", caller(1)).await.unwrap();
+    let requests = other.github.requests_for("/acme/lib.git");
+    let tokens: Vec<_> = requests.iter().map(|it| it.token).collect();
+    assert_eq!(tokens, [Some(0), None]);
 }

@@ -179,6 +179,7 @@ impl Inner {
             path: wanted.path.to_string(),
             version: wanted.version.to_string(),
             repo: wanted.repo.clone(),
+            is_public: wanted.is_public,
             tag: wanted.tag.clone(),
             commit: wanted.commit.to_hex(),
             dir: module.dir.clone(),
