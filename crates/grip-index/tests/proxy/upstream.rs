@@ -498,3 +498,30 @@ async fn what_was_fetched_of_a_restricted_repository_answers_for_no_public_one()
     let tokens: Vec<_> = requests.iter().map(|it| it.token).collect();
     assert_eq!(tokens, [Some(0), None]);
 }
+
+#[tokio::test]
+async fn a_moved_tag_that_another_checksum_database_contradicts_is_decided_once() {
+    let (known, work) = Node::with_module(Settings::new()).await;
+    known.get("v1.0.0.mod", reader()).await.unwrap();
+    let (setting, _) = serve_sumdb(&known).await;
+    let checking = Settings {
+        checker: Some((setting, Vec::new())),
+        ..Settings::new()
+    };
+    let node = Node::with(checking).await;
+    node.github.add("acme/lib");
+    node.publish("lib", &work).await;
+    let first = node.get("v1.0.0.zip", caller(1)).await.unwrap();
+    work.commit("hello.go", "package hello\n\nconst Greeting = \"evil\"\n")
+        .unwrap();
+    work.git(["tag", "-f", "v1.0.0"]).unwrap();
+    node.publish("lib", &work).await;
+    let commit = work.tip("v1.0.0").unwrap();
+    let reported = || async {
+        let moved: Vec<MovedVersion> = node.proxy.sumdb().unwrap().moved(10).await.unwrap();
+        moved.into_iter().find(|moved| moved.commit == commit)
+    };
+    until("the move is reported", reported).await.unwrap();
+    assert_eq!(node.status().untrusted, 1);
+    assert_eq!(node.get("v1.0.0.zip", caller(1)).await.unwrap(), first);
+}
