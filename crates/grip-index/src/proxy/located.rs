@@ -6,7 +6,7 @@ use std::{
 };
 
 use grip_go::{ModulePath, Version};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
     Caller, Info, Proxy, ProxyError, indexed_versions,
@@ -18,6 +18,8 @@ use crate::{Audience, Record, SumDb, Sums, sumdb::NewRecord};
 
 /// Repositories of other hosts that are tried for one version.
 const MAX_TRIED: usize = 3;
+/// How long a request may have waited for one of them to go on with the next after it was put off.
+const MAX_PUT_OFF: Duration = Duration::from_secs(5);
 /// How long a comparison waits for a host.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
@@ -106,6 +108,7 @@ impl Proxy {
             user,
             may_fetch: !caller.only_cached,
         };
+        let begun = Instant::now();
         let mut last = None;
         for claim in claims {
             let commit = match &logged {
@@ -130,7 +133,13 @@ impl Proxy {
                     }
                     return Ok(Fetched { module, has_moved });
                 }
-                Err(error @ ProxyError::NotFound { .. }) => last = Some(error),
+                // That one cannot be had now counts for more than that another does not have it.
+                Err(error @ ProxyError::NotFound { .. }) => {
+                    last.get_or_insert(error);
+                }
+                Err(error @ ProxyError::Elsewhere { .. }) if begun.elapsed() < MAX_PUT_OFF => {
+                    last = Some(error);
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -525,3 +525,20 @@ async fn a_moved_tag_that_another_checksum_database_contradicts_is_decided_once(
     assert_eq!(node.status().untrusted, 1);
     assert_eq!(node.get("v1.0.0.zip", caller(1)).await.unwrap(), first);
 }
+
+#[tokio::test]
+async fn a_host_that_lets_nobody_in_does_not_say_that_there_is_nothing() {
+    let (node, _) = Node::with_module(Settings::new()).await;
+    for (status, is_missing) in [(401, false), (403, false), (404, true), (451, true)] {
+        node.github
+            .behave("/acme/lib.git", Behaviour::status(status, "no"));
+        let refused = node.get("v1.0.0.zip", caller(1)).await.unwrap_err();
+        let is_not_found = matches!(refused, ProxyError::NotFound { .. });
+        let is_later = matches!(refused, ProxyError::Elsewhere { .. });
+        assert_eq!(
+            (is_not_found, is_later),
+            (is_missing, !is_missing),
+            "{status}: {refused}"
+        );
+    }
+}

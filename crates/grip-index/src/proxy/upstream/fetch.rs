@@ -92,11 +92,14 @@ impl Inner {
         if wanted.is_public {
             return self.fetch_as(host, &name, wanted, None, received).await;
         }
-        let mut last = FetchFailure::Denied(format!("there is no token for {}", host.name));
+        let mut last = FetchFailure::Missing(format!("there is no token for {}", host.name));
         for credential in &host.credentials {
             let fetching = self.fetch_as(host, &name, wanted, Some(credential), received);
             match fetching.await {
                 Err(denied @ FetchFailure::Denied(_)) => last = denied,
+                // Who was not let in might have found it.
+                Err(FetchFailure::Missing(_)) if matches!(last, FetchFailure::Denied(_)) => {}
+                Err(missing @ FetchFailure::Missing(_)) => last = missing,
                 fetched => return fetched,
             }
         }
