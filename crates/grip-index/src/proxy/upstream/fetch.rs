@@ -1,6 +1,7 @@
 //! The fetch of one commit from another host, and the module made of it.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     pin::Pin,
     sync::{
         Arc,
@@ -44,8 +45,6 @@ const MIN_WAIT: Duration = Duration::from_millis(50);
 /// Bytes of an answer beside its pack.
 const BESIDE_PACK: u64 = 2 * remote::MAX_ASIDE_BYTES as u64;
 const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
-/// Under which name all fetches have their share of the memory of git.
-const IDENTIFIER: &str = "gripfast-go-proxy";
 
 impl Inner {
     /// Fetches a module, checks it and keeps it. Paid by who started the flight.
@@ -143,7 +142,7 @@ impl Inner {
             stall: self.options.stall,
             payer: Payer::Fetch,
         };
-        let identifier = Identifier::parse(IDENTIFIER).expect("it is an identifier");
+        let identifier = unused_identifier();
         let taken = self
             .repositories
             .receive_snapshot(&identifier, body, wanted.commit, caps);
@@ -239,6 +238,13 @@ pub(super) async fn permit(
             () = sleep_until(moment) => {}
         }
     }
+}
+
+/// A name under which a fetch has its share of the memory of git. Nobody can know it beforehand, and
+/// so use up the share with a repository of that name.
+fn unused_identifier() -> Identifier {
+    let number = RandomState::new().hash_one(());
+    Identifier::parse(&format!("go-proxy-{number:016x}")).expect("it is an identifier")
 }
 
 fn clone_url(base: &Url, name: &RepoName) -> Url {
