@@ -189,36 +189,45 @@ impl Upstream {
     ) -> Result<Arc<FetchedModule>, ProxyError> {
         let what = wanted.what();
         let key = wanted.key();
+        let wanted = Arc::new(wanted);
         let user = by.user;
-        if let Some(module) = self.cached(&key, user).await? {
-            self.inner.counts.hits.fetch_add(1, Ordering::Relaxed);
-            return Ok(module);
-        }
-        if !by.may_fetch {
-            return Err(ProxyError::not_found(what, "nobody has asked for it yet"));
-        }
-        if let Some(failure) = self.inner.recent_failure(&key) {
-            return Err(failure.into_error(&what));
-        }
-        let flight = match self.flights.join(&key) {
-            Some(flight) => flight,
-            None => {
-                let context = self.inner.admit(wanted, user)?;
-                let started = self.flights.join_or_start(&key, context);
-                started.map_err(|refused| match refused {
-                    Refused::Full => busy(),
-                    Refused::Closed => ProxyError::cut_short(),
-                })?
+        loop {
+            if let Some(module) = self.cached(&key, user).await? {
+                self.inner.counts.hits.fetch_add(1, Ordering::Relaxed);
+                return Ok(module);
             }
-        };
-        let is_joined = flight.is_joined;
-        let landed = flight.wait().await.ok_or_else(ProxyError::cut_short)?;
-        let module = landed.map_err(|failure| failure.into_error(&what))?;
-        if is_joined {
-            // A second user counts as one, though the first had it fetched.
-            drop(self.cached(&key, user).await);
+            if !by.may_fetch {
+                return Err(ProxyError::not_found(what, "nobody has asked for it yet"));
+            }
+            if let Some(failure) = self.inner.recent_failure(&key) {
+                return Err(failure.into_error(&what));
+            }
+            let flight = match self.flights.join(&key) {
+                Some(flight) => flight,
+                None => {
+                    let context = self.inner.admit(Arc::clone(&wanted), user)?;
+                    let started = self.flights.join_or_start(&key, context);
+                    started.map_err(|refused| match refused {
+                        Refused::Full => busy(),
+                        Refused::Closed => ProxyError::cut_short(),
+                    })?
+                }
+            };
+            let is_joined = flight.is_joined;
+            let landed = flight.wait().await.ok_or_else(ProxyError::cut_short)?;
+            match landed {
+                // That was another's budget.
+                Err(FetchFailure::BudgetSpent { .. }) if is_joined => {}
+                Err(failure) => return Err(failure.into_error(&what)),
+                Ok(module) => {
+                    if is_joined {
+                        // A second user counts as one, though the first had it fetched.
+                        drop(self.cached(&key, user).await);
+                    }
+                    return Ok(module);
+                }
+            }
         }
-        Ok(module)
     }
 
     /// Forgets a module whose file has turned out to be damaged. Blocks.
@@ -269,7 +278,7 @@ impl Inner {
     }
 
     /// Lets a network have one more module fetched, or says why not.
-    fn admit(&self, wanted: Wanted, user: User) -> Result<FetchContext, ProxyError> {
+    fn admit(&self, wanted: Arc<Wanted>, user: User) -> Result<FetchContext, ProxyError> {
         let share = match user {
             User::Known | User::Nobody => None,
             User::Network(network) => {
@@ -281,7 +290,7 @@ impl Inner {
             }
         };
         Ok(FetchContext {
-            wanted: Arc::new(wanted),
+            wanted,
             user,
             _share: share,
         })
@@ -305,7 +314,10 @@ impl Inner {
             Err(_) => &counts.failed,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        if let Err(failure) = outcome {
+        // What one network has spent says nothing to the others.
+        if let Err(failure) = outcome
+            && !matches!(failure, FetchFailure::BudgetSpent { .. })
+        {
             let until = Instant::now() + failure.believed_for(self.options.failure_for);
             let mut failures = self.failures.lock();
             failures.put(key.to_owned(), (until, failure.clone()));

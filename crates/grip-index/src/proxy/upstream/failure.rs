@@ -29,6 +29,8 @@ pub(super) enum FetchFailure {
     Denied(String),
     /// The host says that there is nothing: another credential may do.
     Missing(String),
+    /// The network that had it fetched has had as much as one may; another may do.
+    BudgetSpent { retry_after: Duration },
 }
 
 impl FetchFailure {
@@ -46,6 +48,7 @@ impl FetchFailure {
             | Self::Denied(reason)
             | Self::Missing(reason)
             | Self::Later { reason, .. } => reason,
+            Self::BudgetSpent { .. } => "the network has had its share fetched",
         }
     }
 
@@ -71,6 +74,7 @@ impl FetchFailure {
                 retry_after: AGAIN,
             },
             Self::Untrusted(reason) => ProxyError::Untrusted { what, reason },
+            Self::BudgetSpent { retry_after } => ProxyError::BudgetSpent { retry_after },
             Self::Later {
                 reason,
                 retry_after,

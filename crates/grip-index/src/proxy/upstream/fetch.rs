@@ -3,10 +3,7 @@
 use std::{
     hash::{BuildHasher as _, RandomState},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -28,8 +25,9 @@ use tokio::{
 use url::Url;
 
 use super::{
-    Inner, UpstreamHost, Wanted,
+    Inner, UpstreamHost, User, Wanted,
     failure::FetchFailure,
+    fetch_budget::Fetching,
     module_file::{FetchedModule, Finished, ModuleFacts},
 };
 use crate::proxy::{
@@ -52,18 +50,25 @@ impl Inner {
         self: &Arc<Self>,
         key: &str,
         wanted: &Arc<Wanted>,
-        user: super::cache::User,
+        user: User,
     ) -> Result<Arc<FetchedModule>, FetchFailure> {
-        let received = AtomicU64::new(0);
-        let fetched = self.fetch_snapshot(wanted, &received).await;
-        let bytes = received.load(Ordering::Relaxed);
+        let fetching = match user {
+            User::Network(network) => {
+                let begun = self.budget.begin(network);
+                begun.map_err(|retry_after| FetchFailure::BudgetSpent { retry_after })?
+            }
+            User::Known | User::Nobody => Fetching::unpaid(),
+        };
+        let fetched = self.fetch_snapshot(wanted, &fetching).await;
+        let bytes = fetching.received();
         self.counts
             .fetched_bytes
             .fetch_add(bytes, Ordering::Relaxed);
-        if let super::cache::User::Network(network) = user {
-            self.budget.spend(network, bytes);
-        }
-        let snapshot = fetched?;
+        let snapshot = fetched.map_err(|failure| match fetching.wait() {
+            // Another network may have it fetched.
+            Some(retry_after) => FetchFailure::BudgetSpent { retry_after },
+            None => failure,
+        })?;
         let (inner, of) = (Arc::clone(self), Arc::clone(wanted));
         let finished = self
             .off_runtime(move || inner.make(&of, &snapshot))
@@ -85,16 +90,16 @@ impl Inner {
     async fn fetch_snapshot(
         &self,
         wanted: &Wanted,
-        received: &AtomicU64,
+        fetching: &Fetching<'_>,
     ) -> Result<Snapshot, FetchFailure> {
         let (host, name) = self.place(&wanted.repo)?;
         if wanted.is_public {
-            return self.fetch_as(host, &name, wanted, None, received).await;
+            return self.fetch_as(host, &name, wanted, None, fetching).await;
         }
         let mut last = FetchFailure::Missing(format!("there is no token for {}", host.name));
         for credential in &host.credentials {
-            let fetching = self.fetch_as(host, &name, wanted, Some(credential), received);
-            match fetching.await {
+            let fetched = self.fetch_as(host, &name, wanted, Some(credential), fetching);
+            match fetched.await {
                 Err(denied @ FetchFailure::Denied(_)) => last = denied,
                 // Who was not let in might have found it.
                 Err(FetchFailure::Missing(_)) if matches!(last, FetchFailure::Denied(_)) => {}
@@ -119,7 +124,7 @@ impl Inner {
         name: &RepoName,
         wanted: &Wanted,
         credential: Option<&Bearer>,
-        received: &AtomicU64,
+        fetching: &Fetching<'_>,
     ) -> Result<Snapshot, FetchFailure> {
         let url = clone_url(&host.url, name);
         let domain = host.egress.check(&url);
@@ -129,13 +134,13 @@ impl Inner {
             bearer: credential.cloned(),
             ..RequestPolicy::default()
         };
-        let max_pack_bytes = self.options.max_pack_bytes;
+        let max_pack_bytes = self.options.max_pack_bytes.min(fetching.allowed());
         let request = upload_pack(url, wanted, max_pack_bytes.saturating_add(BESIDE_PACK));
         let reply = host.egress.send_with(&policy, request, permit).await;
         let reply = reply.map_err(|error| FetchFailure::of_egress(&host.name, &error))?;
         let body = Counted {
             body: reply.body,
-            received,
+            fetching,
         };
         let caps = Caps {
             max_pack_bytes,
@@ -272,7 +277,7 @@ fn upload_pack(url: Url, wanted: &Wanted, max_bytes: u64) -> Request {
 /// A body whose bytes are counted as they come.
 struct Counted<'a> {
     body: grip_egress::Body,
-    received: &'a AtomicU64,
+    fetching: &'a Fetching<'a>,
 }
 
 impl AsyncRead for Counted<'_> {
@@ -284,7 +289,7 @@ impl AsyncRead for Counted<'_> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.body).poll_read(cx, buffer))?;
         let read = buffer.filled().len().saturating_sub(before);
-        self.received.fetch_add(read as u64, Ordering::Relaxed);
+        self.fetching.receive(read as u64);
         Poll::Ready(Ok(()))
     }
 }
