@@ -134,7 +134,7 @@ impl Inner {
             bearer: credential.cloned(),
             ..RequestPolicy::default()
         };
-        let max_pack_bytes = self.options.max_pack_bytes.min(fetching.allowed());
+        let max_pack_bytes = self.options.max_pack_bytes;
         let request = upload_pack(url, wanted, max_pack_bytes.saturating_add(BESIDE_PACK));
         let reply = host.egress.send_with(&policy, request, permit).await;
         let reply = reply.map_err(|error| FetchFailure::of_egress(&host.name, &error))?;
@@ -143,7 +143,7 @@ impl Inner {
             fetching,
         };
         let caps = Caps {
-            max_pack_bytes,
+            max_pack_bytes: max_pack_bytes.min(fetching.allowed()),
             stall: self.options.stall,
             payer: Payer::Fetch,
         };

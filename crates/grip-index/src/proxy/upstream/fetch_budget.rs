@@ -136,10 +136,9 @@ impl Fetching<'_> {
     /// How long its network has to wait if it has brought all that it may.
     pub(super) fn wait(&self) -> Option<Duration> {
         let (budget, network) = self.payer?;
-        if self.received() < self.allowed {
-            return None;
-        }
-        budget.wait(network)
+        let is_spent = self.received() >= self.allowed;
+        // Nothing, if the hour has ended meanwhile.
+        is_spent.then(|| budget.wait(network).unwrap_or_default())
     }
 }
 
