@@ -23,6 +23,7 @@ mod fetch_budget;
 mod module_file;
 mod options;
 mod sum_check;
+mod turns;
 
 use std::{
     io,
@@ -51,13 +52,12 @@ use fetch_budget::FetchBudget;
 pub(super) use module_file::{FetchedModule, ModuleFacts};
 pub use options::{UpstreamHost, UpstreamOptions, UpstreamParts};
 pub use sum_check::{InvalidSumDb, SumCheck, SumCheckParts, SumDbKey};
+use turns::Turns;
 
-/// Fetches at once.
-const FETCHES: usize = 4;
-/// Fetches that wait for one of these.
-const QUEUED: usize = 64;
-/// Of both, those of one network.
-const PER_NETWORK: usize = 8;
+/// Fetches that run or wait for their turn.
+const UNDER_WAY: usize = 256;
+/// Of these, those of one network: go ends the build when one is refused, and asks for many at once.
+const PER_NETWORK: usize = 32;
 /// Failures that are remembered.
 const MAX_FAILURES: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();
 
@@ -91,6 +91,7 @@ struct Inner {
     cache: Cache,
     budget: FetchBudget,
     networks: Permits<ClientNetwork>,
+    turns: Turns,
     failures: Mutex<LruCache<String, (Instant, FetchFailure)>>,
     /// MiB of file contents in memory, over all zips that are made.
     memory: Arc<Semaphore>,
@@ -146,13 +147,14 @@ impl Upstream {
             repositories: parts.repositories,
             options: parts.options,
             networks: Permits::new(),
+            turns: Turns::new(),
             failures: Mutex::new(LruCache::new(MAX_FAILURES)),
             memory: Arc::new(Semaphore::new(zip::MEMORY_MIB)),
             checker: parts.checker,
             counts: Counts::default(),
             group: parts.group,
         });
-        let (flights, jobs) = SingleFlight::new(QUEUED);
+        let (flights, jobs) = SingleFlight::new(UNDER_WAY);
         let (token, group) = (inner.group.token(), inner.group.clone());
         group.spawn("go-proxy.fetches", run(Arc::clone(&inner), jobs, token));
         let flights = Arc::new(flights);
@@ -336,19 +338,22 @@ impl FetchFailure {
 
 /// Does what is queued, until `stop`.
 async fn run(inner: Arc<Inner>, mut jobs: FetchJobs, stop: CancellationToken) {
-    let turns = Arc::new(Semaphore::new(FETCHES));
+    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
     let working = async {
         loop {
-            let turn = Arc::clone(&turns).acquire_owned().await;
-            let (Ok(turn), Some(job)) = (turn, jobs.next().await) else {
+            let permit = Arc::clone(&under_way).acquire_owned().await;
+            let (Ok(permit), Some(job)) = (permit, jobs.next().await) else {
                 return;
             };
             let (inner, stop) = (Arc::clone(&inner), stop.clone());
             let group = inner.group.clone();
             drop(group.spawn("go-proxy-fetch", async move {
-                let _turn = turn;
+                let _permit = permit;
                 let FetchContext { wanted, user, .. } = &job.context;
-                let fetching = inner.fetch(&job.key, wanted, *user);
+                let fetching = async {
+                    let _turn = inner.turns.wait(*user).await;
+                    inner.fetch(&job.key, wanted, *user).await
+                };
                 // Who waits for it is told that the work was cut short.
                 let Some(outcome) = stop.run_until_cancelled(fetching).await else {
                     return;

@@ -105,26 +105,39 @@ async fn many_who_ask_at_once_cost_one_fetch() {
 }
 
 #[tokio::test]
-async fn one_network_has_few_fetches_under_way() {
+async fn one_network_has_two_fetches_at_once_and_its_others_wait_behind_nobody_else() {
     let (node, work) = Node::with_module(Settings::new()).await;
-    for n in 1..=9 {
+    for n in 1..=33 {
         work.git(["tag", &format!("v1.{n}.0")]).unwrap();
     }
     node.publish("lib", &work).await;
     let gate = node.github.hold("/acme/lib.git");
-    let files: Vec<_> = (0..10).map(|n| format!("v1.{n}.0.mod")).collect();
+    let files: Vec<_> = (0..33).map(|n| format!("v1.{n}.0.mod")).collect();
     let asking = files.iter().map(|file| node.get(file, caller(1)));
     let asking = futures_util::future::join_all(asking);
     let other = async {
-        let asked = || async { (node.fetches("lib") == 4).then_some(()) };
-        until("the host is asked", asked).await.unwrap();
-        gate.open();
+        let asked = |count| {
+            let node = &node;
+            move || async move { (node.fetches("lib") == count).then_some(()) }
+        };
+        until("the host is asked", asked(2)).await.unwrap();
+        let opened = async {
+            let of_both = asked(3);
+            until("the host is asked for another", of_both)
+                .await
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(node.fetches("lib"), 3);
+            gate.open();
+        };
+        tokio::join!(node.get("v1.33.0.mod", caller(2)), opened).0
     };
-    let (answers, ()) = tokio::join!(asking, other);
-    let busy = answers
-        .iter()
-        .filter(|answer| matches!(answer, Err(ProxyError::Busy { .. })));
-    assert_eq!(busy.count(), 2, "{answers:?}");
+    let (answers, other) = tokio::join!(asking, other);
+    assert!(other.is_ok(), "{other:?}");
+    let served = answers.iter().filter(|answer| answer.is_ok()).count();
+    let is_busy = |answer: &&Result<_, _>| matches!(answer, Err(ProxyError::Busy { .. }));
+    let busy = answers.iter().filter(is_busy).count();
+    assert_eq!((served, busy), (32, 1), "{answers:?}");
 }
 
 #[tokio::test]
