@@ -145,21 +145,27 @@ fn what_is_being_read_outlives_its_removal() {
 fn who_reads_while_another_use_moves_the_file_gets_it() {
     let dir = TempDir::new().unwrap();
     let cache = cache(&dir);
-    for _ in 0..60 {
-        put(&cache, "a", user(1));
-        std::thread::scope(|threads| {
-            let read = |by: User, times: usize| {
-                let cache = &cache;
-                threads.spawn(move || (0..times).all(|_| cache.get("a", by).unwrap().is_some()))
-            };
-            let reading = [user(1); 6].map(|by| read(by, 20));
-            let moving = read(user(2), 1);
-            for thread in reading.into_iter().chain([moving]) {
-                assert!(thread.join().unwrap(), "it is there all the time");
+    put(&cache, "a", user(1));
+    std::thread::scope(|threads| {
+        let read = || (0..1_000).all(|_| cache.get("a", User::Nobody).unwrap().is_some());
+        let reading = [(); 4].map(|()| threads.spawn(read));
+        while !reading.iter().all(|thread| thread.is_finished()) {
+            for is_back in [false, true] {
+                let mut files = cache.files.lock();
+                let Files { new, shared } = &mut *files;
+                let (from, to) = if is_back {
+                    (shared, new)
+                } else {
+                    (new, shared)
+                };
+                cache.move_file("a", from, to).unwrap();
             }
-        });
-        assert!(has(&cache, "a"));
-    }
+        }
+        for thread in reading {
+            assert!(thread.join().unwrap(), "it is there all the time");
+        }
+    });
+    assert!(has(&cache, "a"));
 }
 
 #[test]
