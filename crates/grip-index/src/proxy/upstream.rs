@@ -5,14 +5,15 @@
 //! | bound | counts against |
 //! |---|---|
 //! | versions that the feed lists, for readers who may see them | nobody can ask for another |
-//! | [`FETCHES`] at once, [`QUEUED`] wait | everybody |
+//! | [`UNDER_WAY`] fetches that run or wait, see [`turns`] for what runs | everybody |
 //! | [`PER_NETWORK`] of these | one network of clients |
 //! | bytes an hour | the network that had them fetched |
 //! | requests to one host | the host, by the throttle that all of the node shares |
 //! | bytes of the cache | see [`cache`] for what goes first |
 //!
 //! Invariants:
-//! - One version is fetched once, however many ask for it at once.
+//! - One version of one repository is fetched once, however many ask for it at once.
+//! - What was fetched of a restricted repository answers for no public one.
 //! - A module is made of the commit that the index names, which its id proves.
 //! - A credential goes to the host it is for, and only for what not everybody may see.
 
