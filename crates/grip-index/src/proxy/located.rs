@@ -6,7 +6,7 @@ use std::{
 };
 
 use grip_go::{ModulePath, Version};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
     Caller, Info, Proxy, ProxyError, indexed_versions,
@@ -18,6 +18,8 @@ use crate::{Audience, Record, SumDb, Sums, sumdb::NewRecord};
 
 /// Repositories of other hosts that are tried for one version.
 const MAX_TRIED: usize = 3;
+/// How long a request may have waited for one of them to go on with the next after it was put off.
+const MAX_PUT_OFF: Duration = Duration::from_secs(5);
 /// How long a comparison waits for a host.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
@@ -87,7 +89,10 @@ impl Proxy {
         caller: Caller,
     ) -> Result<Fetched, ProxyError> {
         let what = format!("{path}@{version}");
-        let logged = self.first_served(path, version).await?;
+        let is_public = claims
+            .iter()
+            .any(|claim| claim.audience == Audience::Anybody);
+        let logged = self.first_served(path, version, is_public).await?;
         let is_logged_one =
             |claim: &IndexedVersion, record: &Record| claim.commit.to_hex() == record.commit;
         let has_moved = logged.as_ref().is_some_and(|record| {
@@ -103,6 +108,7 @@ impl Proxy {
             user,
             may_fetch: !caller.only_cached,
         };
+        let begun = Instant::now();
         let mut last = None;
         for claim in claims {
             let commit = match &logged {
@@ -127,7 +133,13 @@ impl Proxy {
                     }
                     return Ok(Fetched { module, has_moved });
                 }
-                Err(error @ ProxyError::NotFound { .. }) => last = Some(error),
+                // That one cannot be had now counts for more than that another does not have it.
+                Err(error @ ProxyError::NotFound { .. }) => {
+                    last.get_or_insert(error);
+                }
+                Err(error @ ProxyError::Elsewhere { .. }) if begun.elapsed() < MAX_PUT_OFF => {
+                    last = Some(error);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -147,16 +159,23 @@ impl Proxy {
     }
 
     /// What was kept of a version when it was first served.
+    ///
+    /// Once everybody may see the version, only the log counts: what it was while its repository was
+    /// restricted is not for everybody, and its tag may have left it for that reason.
     async fn first_served(
         &self,
         path: &ModulePath,
         version: &Version,
+        is_public: bool,
     ) -> Result<Option<Record>, ProxyError> {
         let Some(sumdb) = self.sumdb() else {
             return Ok(None);
         };
         if let Some(record) = sumdb.find(path, version).await? {
             return Ok(Some(record));
+        }
+        if is_public {
+            return Ok(None);
         }
         Ok(sumdb.find_restricted(path, version).await?)
     }
@@ -172,14 +191,14 @@ impl Proxy {
         let Some(sumdb) = self.sumdb() else {
             return Ok(());
         };
-        let is_public = audience == Audience::Anybody;
         let record = match logged {
-            Some(record) if record.is_in_log() || !is_public => record.clone(),
-            _ => self.log_fetched(sumdb, module, is_public).await?,
+            Some(record) => record.clone(),
+            None => {
+                let is_public = audience == Audience::Anybody;
+                self.log_fetched(sumdb, module, is_public).await?
+            }
         };
-        let sums = module.sums();
-        let was_other = logged.is_some_and(|record| !record.has(&sums));
-        if record.has(&sums) && !was_other {
+        if record.has(&module.sums()) {
             return Ok(());
         }
         let facts = &module.facts;

@@ -3,7 +3,10 @@
 //! Invariant: whatever order versions are asked for in, every version of this node's repositories
 //! that the feed lists and that can be zipped gets into the log without anybody asking.
 
-use std::time::Duration;
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use grip_go::{ModulePath, Version};
 use grip_tasks::CancellationToken;
@@ -28,6 +31,8 @@ pub struct Recorder {
     sumdb: SumDb,
     /// Listed versions that could not be read: perhaps their tags have moved before the index knew.
     unreadable: Vec<(String, String)>,
+    /// For hosts that did not answer, the path and version of the move they were asked about last.
+    held_up: HashMap<String, (String, String)>,
 }
 
 impl Recorder {
@@ -38,6 +43,7 @@ impl Recorder {
             proxy,
             sumdb,
             unreadable: Vec::new(),
+            held_up: HashMap::new(),
         })
     }
 
@@ -118,8 +124,13 @@ impl Recorder {
         Ok(found.unwrap_or(Found::Unreadable))
     }
 
-    async fn decide_moves(&self) -> Result<(), ProxyError> {
+    /// Decides on moves, on each host up to the first that it does not answer: a busy host would hold
+    /// up the others with every one of its own. The next pass goes on behind that one, so that a
+    /// single repository does not hold up its host for ever.
+    async fn decide_moves(&mut self) -> Result<(), ProxyError> {
         let mut after = (String::new(), String::new());
+        let resumed = std::mem::take(&mut self.held_up);
+        let mut busy = HashSet::new();
         loop {
             let page = self.sumdb.undecided((&after.0, &after.1)).await?;
             let Some(last) = page.last() else {
@@ -127,27 +138,36 @@ impl Recorder {
             };
             after = (last.path.clone(), last.version.clone());
             for moved in page {
-                self.decide(&moved).await?;
+                let host = host_of(&moved.repo).to_owned();
+                let at = (moved.path.clone(), moved.version.clone());
+                let was_asked = resumed.get(&host).is_some_and(|last| at <= *last);
+                if was_asked || busy.contains(&host) {
+                    continue;
+                }
+                if self.decide(&moved).await? == Decision::NoAnswer {
+                    self.held_up.insert(host.clone(), at);
+                    busy.insert(host);
+                }
             }
         }
     }
 
-    async fn decide(&self, moved: &MovedVersion) -> Result<(), ProxyError> {
+    async fn decide(&self, moved: &MovedVersion) -> Result<Decision, ProxyError> {
         let path = ModulePath::parse(&moved.path);
         let (Ok(path), Ok(version)) = (path, Version::parse(&moved.version)) else {
-            return Ok(());
+            return Ok(Decision::Done);
         };
         let is_here = self.proxy.inner.hosted.repository(&moved.repo).is_some();
         // Those of other nodes are theirs to compare.
         if !is_here && !self.proxy.fetches(&moved.repo) {
-            return Ok(());
+            return Ok(Decision::Done);
         }
         let claims = indexed_versions::version(&self.proxy.inner.db, &path, &version).await?;
         let (Some(record), Some(claim)) = (
             self.sumdb.find(&path, &version).await?,
             claims.into_iter().find(|claim| claim.repo == moved.repo),
         ) else {
-            return Ok(());
+            return Ok(Decision::Done);
         };
         let sums = async {
             if !is_here {
@@ -160,15 +180,18 @@ impl Recorder {
             self.proxy.sums(&self.proxy.inner.recording, &at).await
         };
         let sums = sums.await;
-        if !is_here && !matches!(sums, Ok(_) | Err(ProxyError::NotFound { .. })) {
-            // A host that does not answer holds up nobody; the next pass asks it again.
-            return Ok(());
+        let is_answer = matches!(
+            sums,
+            Ok(_) | Err(ProxyError::NotFound { .. } | ProxyError::Untrusted { .. })
+        );
+        if !is_here && !is_answer {
+            return Ok(Decision::NoAnswer);
         }
         if let Some(sums) = skipped(sums, &path, &version)?
             && record.has(&sums)
         {
             self.sumdb.relocate(&record, moved).await?;
-            return Ok(());
+            return Ok(Decision::Done);
         }
         let MovedVersion {
             repo,
@@ -182,8 +205,22 @@ impl Recorder {
             "a tag has moved away from what the checksum database has logged",
         );
         self.sumdb.differs(moved).await?;
-        Ok(())
+        Ok(Decision::Done)
     }
+}
+
+/// What became of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    /// It is decided, or not for this node to decide.
+    Done,
+    /// Its host did not answer.
+    NoAnswer,
+}
+
+/// The host of a repository, by the name of that in the index.
+fn host_of(repo: &str) -> &str {
+    repo.split_once('/').map_or(repo, |(host, _)| host)
 }
 
 /// What there is of a listed version.

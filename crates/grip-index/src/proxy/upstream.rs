@@ -5,14 +5,15 @@
 //! | bound | counts against |
 //! |---|---|
 //! | versions that the feed lists, for readers who may see them | nobody can ask for another |
-//! | [`FETCHES`] at once, [`QUEUED`] wait | everybody |
+//! | [`UNDER_WAY`] fetches that run or wait, see [`turns`] for what runs | everybody |
 //! | [`PER_NETWORK`] of these | one network of clients |
 //! | bytes an hour | the network that had them fetched |
 //! | requests to one host | the host, by the throttle that all of the node shares |
 //! | bytes of the cache | see [`cache`] for what goes first |
 //!
 //! Invariants:
-//! - One version is fetched once, however many ask for it at once.
+//! - One version of one repository is fetched once, however many ask for it at once.
+//! - What was fetched of a restricted repository answers for no public one.
 //! - A module is made of the commit that the index names, which its id proves.
 //! - A credential goes to the host it is for, and only for what not everybody may see.
 
@@ -23,6 +24,7 @@ mod fetch_budget;
 mod module_file;
 mod options;
 mod sum_check;
+mod turns;
 
 use std::{
     io,
@@ -51,13 +53,12 @@ use fetch_budget::FetchBudget;
 pub(super) use module_file::{FetchedModule, ModuleFacts};
 pub use options::{UpstreamHost, UpstreamOptions, UpstreamParts};
 pub use sum_check::{InvalidSumDb, SumCheck, SumCheckParts, SumDbKey};
+use turns::Turns;
 
-/// Fetches at once.
-const FETCHES: usize = 4;
-/// Fetches that wait for one of these.
-const QUEUED: usize = 64;
-/// Of both, those of one network.
-const PER_NETWORK: usize = 8;
+/// Fetches that run or wait for their turn.
+const UNDER_WAY: usize = 256;
+/// Of these, those of one network: go ends the build when one is refused, and asks for many at once.
+const PER_NETWORK: usize = 32;
 /// Failures that are remembered.
 const MAX_FAILURES: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();
 
@@ -91,6 +92,7 @@ struct Inner {
     cache: Cache,
     budget: FetchBudget,
     networks: Permits<ClientNetwork>,
+    turns: Turns,
     failures: Mutex<LruCache<String, (Instant, FetchFailure)>>,
     /// MiB of file contents in memory, over all zips that are made.
     memory: Arc<Semaphore>,
@@ -146,13 +148,14 @@ impl Upstream {
             repositories: parts.repositories,
             options: parts.options,
             networks: Permits::new(),
+            turns: Turns::new(),
             failures: Mutex::new(LruCache::new(MAX_FAILURES)),
             memory: Arc::new(Semaphore::new(zip::MEMORY_MIB)),
             checker: parts.checker,
             counts: Counts::default(),
             group: parts.group,
         });
-        let (flights, jobs) = SingleFlight::new(QUEUED);
+        let (flights, jobs) = SingleFlight::new(UNDER_WAY);
         let (token, group) = (inner.group.token(), inner.group.clone());
         group.spawn("go-proxy.fetches", run(Arc::clone(&inner), jobs, token));
         let flights = Arc::new(flights);
@@ -189,42 +192,50 @@ impl Upstream {
     ) -> Result<Arc<FetchedModule>, ProxyError> {
         let what = wanted.what();
         let key = wanted.key();
+        let wanted = Arc::new(wanted);
         let user = by.user;
-        if let Some(module) = self.cached(&key, user).await? {
-            self.inner.counts.hits.fetch_add(1, Ordering::Relaxed);
-            return Ok(module);
-        }
-        if !by.may_fetch {
-            return Err(ProxyError::not_found(what, "nobody has asked for it yet"));
-        }
-        if let Some(failure) = self.inner.recent_failure(&key) {
-            return Err(failure.into_error(&what));
-        }
-        let flight = match self.flights.join(&key) {
-            Some(flight) => flight,
-            None => {
-                let context = self.inner.admit(wanted, user)?;
-                let started = self.flights.join_or_start(&key, context);
-                started.map_err(|refused| match refused {
-                    Refused::Full => busy(),
-                    Refused::Closed => ProxyError::cut_short(),
-                })?
+        loop {
+            if let Some(module) = self.cached(&key, user).await? {
+                self.inner.counts.hits.fetch_add(1, Ordering::Relaxed);
+                return Ok(module);
             }
-        };
-        let is_joined = flight.is_joined;
-        let landed = flight.wait().await.ok_or_else(ProxyError::cut_short)?;
-        let module = landed.map_err(|failure| failure.into_error(&what))?;
-        if is_joined {
-            // A second user counts as one, though the first had it fetched.
-            drop(self.cached(&key, user).await);
+            if !by.may_fetch {
+                return Err(ProxyError::not_found(what, "nobody has asked for it yet"));
+            }
+            if let Some(failure) = self.inner.recent_failure(&key) {
+                return Err(failure.into_error(&what));
+            }
+            let flight = match self.flights.join(&key) {
+                Some(flight) => flight,
+                None => {
+                    let context = self.inner.admit(Arc::clone(&wanted), user)?;
+                    let started = self.flights.join_or_start(&key, context);
+                    started.map_err(|refused| match refused {
+                        Refused::Full => busy(),
+                        Refused::Closed => ProxyError::cut_short(),
+                    })?
+                }
+            };
+            let is_joined = flight.is_joined;
+            let landed = flight.wait().await.ok_or_else(ProxyError::cut_short)?;
+            match landed {
+                // That was another's budget.
+                Err(FetchFailure::BudgetSpent { .. }) if is_joined => {}
+                Err(failure) => return Err(failure.into_error(&what)),
+                Ok(module) => {
+                    if is_joined {
+                        // A second user counts as one, though the first had it fetched.
+                        drop(self.cached(&key, user).await);
+                    }
+                    return Ok(module);
+                }
+            }
         }
-        Ok(module)
     }
 
     /// Forgets a module whose file has turned out to be damaged. Blocks.
     pub(super) fn forget(&self, module: &FetchedModule) {
-        let facts = &module.facts;
-        let key = key(&facts.path, &facts.version, &facts.commit);
+        let key = module.facts.key();
         if let Err(error) = self.inner.cache.remove(&key) {
             tracing::warn!(%error, "failed to remove a damaged module");
         }
@@ -270,7 +281,7 @@ impl Inner {
     }
 
     /// Lets a network have one more module fetched, or says why not.
-    fn admit(&self, wanted: Wanted, user: User) -> Result<FetchContext, ProxyError> {
+    fn admit(&self, wanted: Arc<Wanted>, user: User) -> Result<FetchContext, ProxyError> {
         let share = match user {
             User::Known | User::Nobody => None,
             User::Network(network) => {
@@ -282,7 +293,7 @@ impl Inner {
             }
         };
         Ok(FetchContext {
-            wanted: Arc::new(wanted),
+            wanted,
             user,
             _share: share,
         })
@@ -306,7 +317,10 @@ impl Inner {
             Err(_) => &counts.failed,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        if let Err(failure) = outcome {
+        // What one network has spent says nothing to the others.
+        if let Err(failure) = outcome
+            && !matches!(failure, FetchFailure::BudgetSpent { .. })
+        {
             let until = Instant::now() + failure.believed_for(self.options.failure_for);
             let mut failures = self.failures.lock();
             failures.put(key.to_owned(), (until, failure.clone()));
@@ -325,19 +339,22 @@ impl FetchFailure {
 
 /// Does what is queued, until `stop`.
 async fn run(inner: Arc<Inner>, mut jobs: FetchJobs, stop: CancellationToken) {
-    let turns = Arc::new(Semaphore::new(FETCHES));
+    let under_way = Arc::new(Semaphore::new(UNDER_WAY));
     let working = async {
         loop {
-            let turn = Arc::clone(&turns).acquire_owned().await;
-            let (Ok(turn), Some(job)) = (turn, jobs.next().await) else {
+            let permit = Arc::clone(&under_way).acquire_owned().await;
+            let (Ok(permit), Some(job)) = (permit, jobs.next().await) else {
                 return;
             };
             let (inner, stop) = (Arc::clone(&inner), stop.clone());
             let group = inner.group.clone();
             drop(group.spawn("go-proxy-fetch", async move {
-                let _turn = turn;
+                let _permit = permit;
                 let FetchContext { wanted, user, .. } = &job.context;
-                let fetching = inner.fetch(&job.key, wanted, *user);
+                let fetching = async {
+                    let _turn = inner.turns.wait(*user).await;
+                    inner.fetch(&job.key, wanted, *user).await
+                };
                 // Who waits for it is told that the work was cut short.
                 let Some(outcome) = stop.run_until_cancelled(fetching).await else {
                     return;
@@ -360,14 +377,38 @@ async fn run(inner: Arc<Inner>, mut jobs: FetchJobs, stop: CancellationToken) {
 
 impl Wanted {
     fn key(&self) -> String {
-        let (path, version) = (self.path.as_str(), self.version.as_str());
-        key(path, version, &self.commit.to_hex())
+        key([
+            self.path.as_str(),
+            self.version.as_str(),
+            &self.commit.to_hex(),
+            &self.repo,
+            audience(self.is_public),
+        ])
     }
 }
 
-/// The name of a cached module: no part holds a newline.
-fn key(path: &str, version: &str, commit: &str) -> String {
-    let digest = Sha256::digest(format!("1\n{path}\n{version}\n{commit}"));
+impl ModuleFacts {
+    fn key(&self) -> String {
+        key([
+            &self.path,
+            &self.version,
+            &self.commit,
+            &self.repo,
+            audience(self.is_public),
+        ])
+    }
+}
+
+fn audience(is_public: bool) -> &'static str {
+    if is_public { "public" } else { "restricted" }
+}
+
+/// The name of a cached module, of its fetch and of its failure: no part holds a newline.
+///
+/// With its repository and who may see that, because what was fetched for readers alone tells of it,
+/// was not compared with another checksum database, and may fail where another does not.
+fn key(parts: [&str; 5]) -> String {
+    let digest = Sha256::digest(parts.join("\n"));
     module_file::hex(&digest)
 }
 

@@ -64,11 +64,6 @@ impl Record {
         format!("{}\n{}\n", self.id, self.text())
     }
 
-    /// Whether everybody can read it; those of restricted repositories are kept beside the log.
-    pub(crate) fn is_in_log(&self) -> bool {
-        self.id >= 0
-    }
-
     /// Whether these are its sums.
     pub(crate) fn has(&self, sums: &Sums) -> bool {
         self.zip_sum == sums.zip && self.go_mod_sum == sums.go_mod

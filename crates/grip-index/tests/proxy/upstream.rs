@@ -2,7 +2,7 @@
 
 mod node;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use grip_go::{ModulePath, Version};
 use grip_index::{
@@ -105,26 +105,39 @@ async fn many_who_ask_at_once_cost_one_fetch() {
 }
 
 #[tokio::test]
-async fn one_network_has_few_fetches_under_way() {
+async fn one_network_has_two_fetches_at_once_and_its_others_wait_behind_nobody_else() {
     let (node, work) = Node::with_module(Settings::new()).await;
-    for n in 1..=9 {
+    for n in 1..=33 {
         work.git(["tag", &format!("v1.{n}.0")]).unwrap();
     }
     node.publish("lib", &work).await;
     let gate = node.github.hold("/acme/lib.git");
-    let files: Vec<_> = (0..10).map(|n| format!("v1.{n}.0.mod")).collect();
+    let files: Vec<_> = (0..33).map(|n| format!("v1.{n}.0.mod")).collect();
     let asking = files.iter().map(|file| node.get(file, caller(1)));
     let asking = futures_util::future::join_all(asking);
     let other = async {
-        let asked = || async { (node.fetches("lib") == 4).then_some(()) };
-        until("the host is asked", asked).await.unwrap();
-        gate.open();
+        let asked = |count| {
+            let node = &node;
+            move || async move { (node.fetches("lib") == count).then_some(()) }
+        };
+        until("the host is asked", asked(2)).await.unwrap();
+        let opened = async {
+            let of_both = asked(3);
+            until("the host is asked for another", of_both)
+                .await
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(node.fetches("lib"), 3);
+            gate.open();
+        };
+        tokio::join!(node.get("v1.33.0.mod", caller(2)), opened).0
     };
-    let (answers, ()) = tokio::join!(asking, other);
-    let busy = answers
-        .iter()
-        .filter(|answer| matches!(answer, Err(ProxyError::Busy { .. })));
-    assert_eq!(busy.count(), 2, "{answers:?}");
+    let (answers, other) = tokio::join!(asking, other);
+    assert!(other.is_ok(), "{other:?}");
+    let served = answers.iter().filter(|answer| answer.is_ok()).count();
+    let is_busy = |answer: &&Result<_, _>| matches!(answer, Err(ProxyError::Busy { .. }));
+    let busy = answers.iter().filter(is_busy).count();
+    assert_eq!((served, busy), (32, 1), "{answers:?}");
 }
 
 #[tokio::test]
@@ -396,4 +409,149 @@ async fn what_authors_say_is_shown_of_what_was_fetched_and_nothing_is_fetched_fo
     let retracted = Version::parse("v1.0.0").unwrap();
     assert_eq!(notices.retraction(&retracted), Some("broken"));
     drop(node.test);
+}
+
+#[tokio::test]
+async fn what_was_restricted_gives_strangers_nothing_of_its_time() {
+    let node = Node::new().await;
+    let work = module(PATH);
+    let secret = "package hello\n\nconst Greeting = \"secret\"\n";
+    work.commit("hello.go", secret).unwrap();
+    work.git(["tag", "v1.0.0"]).unwrap();
+    node.github.add_repo(Repo {
+        private: true,
+        ..Repo::new("acme/lib")
+    });
+    node.publish("lib", &work).await;
+    let restricted = node.get("v1.0.0.zip", reader()).await.unwrap();
+    let secret_commit = work.tip("v1.0.0").unwrap();
+
+    // Its author takes the secret out, tags it again and opens the repository to everybody.
+    let open = "package hello\n\nconst Greeting = \"open\"\n";
+    std::fs::write(work.path().join("hello.go"), open).unwrap();
+    work.git(["commit", "-q", "-a", "--amend", "-m", "open"])
+        .unwrap();
+    work.git(["tag", "-f", "v1.0.0"]).unwrap();
+    node.publish("lib", &work).await;
+    node.open_to_everybody("lib").await;
+
+    node.github
+        .behave("/acme/lib.git", Behaviour::status(404, "Not Found"));
+    let refused = node.get("v1.0.0.zip", caller(1)).await.unwrap_err();
+    assert!(!refused.to_string().contains(&secret_commit), "{refused}");
+    node.github.behave("/acme/lib.git", Behaviour::Serve);
+    let zip = node.get("v1.0.0.zip", caller(1)).await.unwrap();
+    assert_ne!(zip, restricted);
+    let commit = work.tip("v1.0.0").unwrap();
+    let info = node.get("v1.0.0.info", caller(1)).await.unwrap();
+    let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+    assert_eq!(info["Origin"]["Hash"], *commit);
+    let record = node.record("v1.0.0").await.unwrap();
+    assert_eq!(record.commit, commit);
+    assert_eq!(node.proxy.sumdb().unwrap().head().await.unwrap().size, 1);
+    // Readers have what everybody has from now on.
+    assert_eq!(node.get("v1.0.0.zip", reader()).await.unwrap(), zip);
+}
+
+#[tokio::test]
+async fn another_repository_with_the_same_commit_is_tried() {
+    let mut settings = Settings::new();
+    settings.options.failure_for = Duration::from_secs(60);
+    let (node, work) = Node::with_module(settings).await;
+    node.github.add("acme/mirror");
+    node.publish("mirror", &work).await;
+    for name in ["lib", "mirror"] {
+        let path = format!("/acme/{name}.git");
+        node.github
+            .behave(&path, Behaviour::status(404, "Not Found"));
+    }
+    assert!(node.get("v1.0.0.zip", caller(1)).await.is_err());
+    let asked = (node.fetches("lib"), node.fetches("mirror"));
+    assert_eq!(asked, (1, 1));
+}
+
+#[tokio::test]
+async fn what_was_fetched_of_a_restricted_repository_answers_for_no_public_one() {
+    let node = Node::new().await;
+    let work = module(PATH);
+    work.git(["tag", "v1.0.0"]).unwrap();
+    node.github.add_repo(Repo {
+        private: true,
+        ..Repo::new("acme/hidden")
+    });
+    node.publish("hidden", &work).await;
+    node.get("v1.0.0.zip", reader()).await.unwrap();
+    assert_eq!(node.fetches("hidden"), 1);
+    node.github.add("acme/lib");
+    node.publish("lib", &work).await;
+    let listed = || async { node.get("v1.0.0.info", caller(1)).await.ok() };
+    let info = until("the public repository is listed", listed)
+        .await
+        .unwrap();
+    let info = String::from_utf8(info.to_vec()).unwrap();
+    assert!(
+        info.contains("acme/lib") && !info.contains("hidden"),
+        "{info}"
+    );
+    assert_eq!(node.fetches("lib"), 1, "its own bytes were fetched");
+    let record = node.record("v1.0.0").await.unwrap();
+    assert_eq!(record.repo, "github.com/acme/lib");
+
+    // The same repository, once everybody may see it, is fetched as everybody sees it.
+    let other = Node::new().await;
+    other.github.add_repo(Repo {
+        private: true,
+        ..Repo::new("acme/lib")
+    });
+    other.publish("lib", &work).await;
+    other.get("v1.0.0.zip", reader()).await.unwrap();
+    other.open_to_everybody("lib").await;
+    other.get("v1.0.0.zip", caller(1)).await.unwrap();
+    let requests = other.github.requests_for("/acme/lib.git");
+    let tokens: Vec<_> = requests.iter().map(|it| it.token).collect();
+    assert_eq!(tokens, [Some(0), None]);
+}
+
+#[tokio::test]
+async fn a_moved_tag_that_another_checksum_database_contradicts_is_decided_once() {
+    let (known, work) = Node::with_module(Settings::new()).await;
+    known.get("v1.0.0.mod", reader()).await.unwrap();
+    let (setting, _) = serve_sumdb(&known).await;
+    let checking = Settings {
+        checker: Some((setting, Vec::new())),
+        ..Settings::new()
+    };
+    let node = Node::with(checking).await;
+    node.github.add("acme/lib");
+    node.publish("lib", &work).await;
+    let first = node.get("v1.0.0.zip", caller(1)).await.unwrap();
+    work.commit("hello.go", "package hello\n\nconst Greeting = \"evil\"\n")
+        .unwrap();
+    work.git(["tag", "-f", "v1.0.0"]).unwrap();
+    node.publish("lib", &work).await;
+    let commit = work.tip("v1.0.0").unwrap();
+    let reported = || async {
+        let moved: Vec<MovedVersion> = node.proxy.sumdb().unwrap().moved(10).await.unwrap();
+        moved.into_iter().find(|moved| moved.commit == commit)
+    };
+    until("the move is reported", reported).await.unwrap();
+    assert_eq!(node.status().untrusted, 1);
+    assert_eq!(node.get("v1.0.0.zip", caller(1)).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn a_host_that_lets_nobody_in_does_not_say_that_there_is_nothing() {
+    let (node, _) = Node::with_module(Settings::new()).await;
+    for (status, is_missing) in [(401, false), (403, false), (404, true), (451, true)] {
+        node.github
+            .behave("/acme/lib.git", Behaviour::status(status, "no"));
+        let refused = node.get("v1.0.0.zip", caller(1)).await.unwrap_err();
+        let is_not_found = matches!(refused, ProxyError::NotFound { .. });
+        let is_later = matches!(refused, ProxyError::Elsewhere { .. });
+        assert_eq!(
+            (is_not_found, is_later),
+            (is_missing, !is_missing),
+            "{status}: {refused}"
+        );
+    }
 }

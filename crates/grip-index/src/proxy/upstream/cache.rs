@@ -110,32 +110,39 @@ impl Cache {
 
     /// The module of this key, which counts as used by `user`. A damaged one is removed.
     pub(super) fn get(&self, key: &str, user: User) -> io::Result<Option<Arc<FetchedModule>>> {
-        let path = {
+        let opened = {
             let mut files = self.files.lock();
             let Some(extension) = self.use_file(&mut files, key, user)? else {
                 return Ok(None);
             };
-            self.path(key, extension)
+            // Another use may rename it as soon as the lock is free, which an open file survives.
+            File::open(self.path(key, extension))
         };
-        match FetchedModule::open(&path) {
+        match opened.and_then(FetchedModule::read) {
             Ok(module) => {
                 module.touch();
                 Ok(Some(Arc::new(module)))
             }
-            Err(error) => {
-                self.remove(key)?;
-                let is_lost = matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound
-                        | io::ErrorKind::InvalidData
-                        | io::ErrorKind::UnexpectedEof
-                );
-                if is_lost {
-                    tracing::warn!(path = %path.display(), %error, "removed a cached module");
-                    return Ok(None);
-                }
-                Err(error)
+            Err(error) if is_lost(&error) => self.remove_lost(key),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a module that cannot be read, unless a whole one has taken its place since.
+    fn remove_lost(&self, key: &str) -> io::Result<Option<Arc<FetchedModule>>> {
+        let mut files = self.files.lock();
+        let Some(extension) = files.extension_of(key) else {
+            return Ok(None);
+        };
+        let path = self.path(key, extension);
+        match FetchedModule::open(&path) {
+            Ok(module) => Ok(Some(Arc::new(module))),
+            Err(error) if is_lost(&error) => {
+                self.remove_from(&mut files, key)?;
+                tracing::warn!(path = %path.display(), %error, "removed a cached module");
+                Ok(None)
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -217,26 +224,32 @@ impl Cache {
         if !is_second {
             return Ok(Some(files.new.extension));
         }
-        self.move_file(key, &mut files.new, &mut files.shared)?;
-        self.shrink(files)?;
+        let moved = self.move_file(key, &mut files.new, &mut files.shared);
+        if let Err(error) = moved.and_then(|()| self.shrink(files)) {
+            // It can be read all the same.
+            tracing::warn!(%error, "failed to move a cached module");
+        }
         // With a cache this small it may be among the new again.
         Ok(files.extension_of(key))
     }
 
     fn move_file(&self, key: &str, from: &mut Segment, to: &mut Segment) -> io::Result<()> {
         let (old, new) = (self.path(key, from.extension), self.path(key, to.extension));
-        let Some(file) = from.take(key) else {
-            return Ok(());
-        };
-        match fs::rename(old, new) {
+        let renamed = fs::rename(old, new);
+        match renamed {
             // Removed by hand: there is nothing left to count.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                from.take(key);
+            }
+            // It is there still, and counts.
+            Err(error) => return Err(error),
             Ok(()) => {
-                to.put(key.to_owned(), file);
-                Ok(())
+                if let Some(file) = from.take(key) {
+                    to.put(key.to_owned(), file);
+                }
             }
         }
+        Ok(())
     }
 
     /// Keeps both bounds.
@@ -256,13 +269,14 @@ impl Cache {
 
     fn remove_from(&self, files: &mut Files, key: &str) -> io::Result<()> {
         for segment in [&mut files.new, &mut files.shared] {
-            if segment.take(key).is_none() {
+            if !segment.files.contains(key) {
                 continue;
             }
             match fs::remove_file(self.path(key, segment.extension)) {
+                // It is there still, and counts.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+                _ => segment.take(key),
+            };
         }
         Ok(())
     }
@@ -311,6 +325,14 @@ impl Segment {
     fn oldest(&self) -> Option<String> {
         self.files.peek_lru().map(|(key, _)| key.clone())
     }
+}
+
+/// Whether the file is damaged or gone; other errors say nothing of it.
+fn is_lost(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+    )
 }
 
 #[cfg(test)]

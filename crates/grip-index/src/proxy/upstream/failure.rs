@@ -25,8 +25,12 @@ pub(super) enum FetchFailure {
         reason: String,
         retry_after: Duration,
     },
-    /// The host did not accept a credential, or says that there is nothing: another may do.
+    /// The host did not let us in, which may pass: another credential may do.
     Denied(String),
+    /// The host says that there is nothing: another credential may do.
+    Missing(String),
+    /// The network that had it fetched has had as much as one may; another may do.
+    BudgetSpent { retry_after: Duration },
 }
 
 impl FetchFailure {
@@ -39,15 +43,21 @@ impl FetchFailure {
 
     pub(super) fn reason(&self) -> &str {
         match self {
-            Self::NotFound(reason) | Self::Untrusted(reason) | Self::Denied(reason) => reason,
-            Self::Later { reason, .. } => reason,
+            Self::NotFound(reason)
+            | Self::Untrusted(reason)
+            | Self::Denied(reason)
+            | Self::Missing(reason)
+            | Self::Later { reason, .. } => reason,
+            Self::BudgetSpent { .. } => "the network has had its share fetched",
         }
     }
 
     /// The same of a host that only says whether another is right.
     pub(super) fn into_later(self) -> Self {
         match self {
-            Self::NotFound(reason) | Self::Denied(reason) => Self::later(reason),
+            Self::NotFound(reason) | Self::Denied(reason) | Self::Missing(reason) => {
+                Self::later(reason)
+            }
             other => other,
         }
     }
@@ -55,8 +65,16 @@ impl FetchFailure {
     pub(super) fn into_error(self, what: &str) -> ProxyError {
         let what = what.to_owned();
         match self {
-            Self::NotFound(reason) | Self::Denied(reason) => ProxyError::NotFound { what, reason },
+            Self::NotFound(reason) | Self::Missing(reason) => ProxyError::NotFound { what, reason },
+            // Hosts also say so to who asks too often. As not found, go would take the module from
+            // where this node's log is not asked.
+            Self::Denied(reason) => ProxyError::Elsewhere {
+                what,
+                reason,
+                retry_after: AGAIN,
+            },
             Self::Untrusted(reason) => ProxyError::Untrusted { what, reason },
+            Self::BudgetSpent { retry_after } => ProxyError::BudgetSpent { retry_after },
             Self::Later {
                 reason,
                 retry_after,
@@ -90,7 +108,8 @@ impl FetchFailure {
                     reason: said,
                     retry_after: *wait,
                 },
-                (401 | 403 | 404 | 410 | 451, None) => Self::Denied(said),
+                (401 | 403, None) => Self::Denied(said),
+                (404 | 410 | 451, None) => Self::Missing(said),
                 _ => Self::later(said),
             },
             EgressError::Forbidden(_) | EgressError::Redirect(_) => Self::NotFound(said),

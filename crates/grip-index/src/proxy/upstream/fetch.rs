@@ -1,11 +1,9 @@
 //! The fetch of one commit from another host, and the module made of it.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -27,8 +25,9 @@ use tokio::{
 use url::Url;
 
 use super::{
-    Inner, UpstreamHost, Wanted,
+    Inner, UpstreamHost, User, Wanted,
     failure::FetchFailure,
+    fetch_budget::Fetching,
     module_file::{FetchedModule, Finished, ModuleFacts},
 };
 use crate::proxy::{
@@ -44,8 +43,6 @@ const MIN_WAIT: Duration = Duration::from_millis(50);
 /// Bytes of an answer beside its pack.
 const BESIDE_PACK: u64 = 2 * remote::MAX_ASIDE_BYTES as u64;
 const GIT_PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
-/// Under which name all fetches have their share of the memory of git.
-const IDENTIFIER: &str = "gripfast-go-proxy";
 
 impl Inner {
     /// Fetches a module, checks it and keeps it. Paid by who started the flight.
@@ -53,18 +50,25 @@ impl Inner {
         self: &Arc<Self>,
         key: &str,
         wanted: &Arc<Wanted>,
-        user: super::cache::User,
+        user: User,
     ) -> Result<Arc<FetchedModule>, FetchFailure> {
-        let received = AtomicU64::new(0);
-        let fetched = self.fetch_snapshot(wanted, &received).await;
-        let bytes = received.load(Ordering::Relaxed);
+        let fetching = match user {
+            User::Network(network) => {
+                let begun = self.budget.begin(network);
+                begun.map_err(|retry_after| FetchFailure::BudgetSpent { retry_after })?
+            }
+            User::Known | User::Nobody => Fetching::unpaid(),
+        };
+        let fetched = self.fetch_snapshot(wanted, &fetching).await;
+        let bytes = fetching.received();
         self.counts
             .fetched_bytes
             .fetch_add(bytes, Ordering::Relaxed);
-        if let super::cache::User::Network(network) = user {
-            self.budget.spend(network, bytes);
-        }
-        let snapshot = fetched?;
+        let snapshot = fetched.map_err(|failure| match fetching.wait() {
+            // Another network may have it fetched.
+            Some(retry_after) => FetchFailure::BudgetSpent { retry_after },
+            None => failure,
+        })?;
         let (inner, of) = (Arc::clone(self), Arc::clone(wanted));
         let finished = self
             .off_runtime(move || inner.make(&of, &snapshot))
@@ -86,17 +90,20 @@ impl Inner {
     async fn fetch_snapshot(
         &self,
         wanted: &Wanted,
-        received: &AtomicU64,
+        fetching: &Fetching<'_>,
     ) -> Result<Snapshot, FetchFailure> {
         let (host, name) = self.place(&wanted.repo)?;
         if wanted.is_public {
-            return self.fetch_as(host, &name, wanted, None, received).await;
+            return self.fetch_as(host, &name, wanted, None, fetching).await;
         }
-        let mut last = FetchFailure::Denied(format!("there is no token for {}", host.name));
+        let mut last = FetchFailure::Missing(format!("there is no token for {}", host.name));
         for credential in &host.credentials {
-            let fetching = self.fetch_as(host, &name, wanted, Some(credential), received);
-            match fetching.await {
+            let fetched = self.fetch_as(host, &name, wanted, Some(credential), fetching);
+            match fetched.await {
                 Err(denied @ FetchFailure::Denied(_)) => last = denied,
+                // Who was not let in might have found it.
+                Err(FetchFailure::Missing(_)) if matches!(last, FetchFailure::Denied(_)) => {}
+                Err(missing @ FetchFailure::Missing(_)) => last = missing,
                 fetched => return fetched,
             }
         }
@@ -117,7 +124,7 @@ impl Inner {
         name: &RepoName,
         wanted: &Wanted,
         credential: Option<&Bearer>,
-        received: &AtomicU64,
+        fetching: &Fetching<'_>,
     ) -> Result<Snapshot, FetchFailure> {
         let url = clone_url(&host.url, name);
         let domain = host.egress.check(&url);
@@ -133,14 +140,14 @@ impl Inner {
         let reply = reply.map_err(|error| FetchFailure::of_egress(&host.name, &error))?;
         let body = Counted {
             body: reply.body,
-            received,
+            fetching,
         };
         let caps = Caps {
-            max_pack_bytes,
+            max_pack_bytes: max_pack_bytes.min(fetching.allowed()),
             stall: self.options.stall,
             payer: Payer::Fetch,
         };
-        let identifier = Identifier::parse(IDENTIFIER).expect("it is an identifier");
+        let identifier = unused_identifier();
         let taken = self
             .repositories
             .receive_snapshot(&identifier, body, wanted.commit, caps);
@@ -179,6 +186,7 @@ impl Inner {
             path: wanted.path.to_string(),
             version: wanted.version.to_string(),
             repo: wanted.repo.clone(),
+            is_public: wanted.is_public,
             tag: wanted.tag.clone(),
             commit: wanted.commit.to_hex(),
             dir: module.dir.clone(),
@@ -237,6 +245,13 @@ pub(super) async fn permit(
     }
 }
 
+/// A name under which a fetch has its share of the memory of git. Nobody can know it beforehand, and
+/// so use up the share with a repository of that name.
+fn unused_identifier() -> Identifier {
+    let number = RandomState::new().hash_one(());
+    Identifier::parse(&format!("go-proxy-{number:016x}")).expect("it is an identifier")
+}
+
 fn clone_url(base: &Url, name: &RepoName) -> Url {
     let mut url = base.clone();
     let below = base.path().trim_end_matches('/');
@@ -262,7 +277,7 @@ fn upload_pack(url: Url, wanted: &Wanted, max_bytes: u64) -> Request {
 /// A body whose bytes are counted as they come.
 struct Counted<'a> {
     body: grip_egress::Body,
-    received: &'a AtomicU64,
+    fetching: &'a Fetching<'a>,
 }
 
 impl AsyncRead for Counted<'_> {
@@ -274,7 +289,7 @@ impl AsyncRead for Counted<'_> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.body).poll_read(cx, buffer))?;
         let read = buffer.filled().len().saturating_sub(before);
-        self.received.fetch_add(read as u64, Ordering::Relaxed);
+        self.fetching.receive(read as u64);
         Poll::Ready(Ok(()))
     }
 }

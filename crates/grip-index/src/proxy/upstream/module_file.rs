@@ -35,6 +35,8 @@ pub(in crate::proxy) struct ModuleFacts {
     pub(in crate::proxy) version: String,
     /// Its repository, by its name in the index.
     pub(in crate::proxy) repo: String,
+    /// Whether everybody could see it when it was fetched.
+    pub(super) is_public: bool,
     pub(in crate::proxy) tag: String,
     pub(in crate::proxy) commit: String,
     pub(in crate::proxy) dir: String,
@@ -57,10 +59,13 @@ pub(in crate::proxy) struct FetchedModule {
 }
 
 impl FetchedModule {
-    /// Opens a file and checks all of it but the zip; an error of the kind `InvalidData` means that
-    /// it is damaged.
+    /// Opens a file and reads it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        Self::read(File::open(path)?)
+    }
+
+    /// Checks all of a file but the zip; an error of the kind `InvalidData` means that it is damaged.
+    pub(super) fn read(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
         let trailer_at = length.checked_sub(TRAILER_BYTES).ok_or_else(damaged)?;
         let mut trailer = [0; TRAILER_BYTES as usize];

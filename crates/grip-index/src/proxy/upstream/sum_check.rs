@@ -4,7 +4,8 @@
 //! those that the operator excepts as with `GONOSUMDB`.
 //!
 //! A record counts if the signed head of the log has it, which is computed from tiles: what answers
-//! at the URL need not be trusted.
+//! at the URL cannot make a record up. It can hide one: there is no proof that a log does not have a
+//! version, so what it says it does not know passes.
 
 use std::{collections::HashMap, num::NonZeroUsize, str::FromStr};
 

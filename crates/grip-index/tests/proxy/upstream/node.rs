@@ -229,6 +229,22 @@ impl Node {
         until("the index knows the tags", known).await.unwrap();
     }
 
+    /// Has GitHub show a repository to everybody, and waits until the index knows it.
+    pub async fn open_to_everybody(&self, name: &str) {
+        self.github
+            .change(&format!("acme/{name}"), |repo| repo.private = false);
+        let listed = || async {
+            self.index
+                .source_push("github.com", "acme", name)
+                .await
+                .unwrap();
+            self.get("list", caller(1)).await.ok()
+        };
+        until("the index knows that it is public", listed)
+            .await
+            .unwrap();
+    }
+
     pub async fn get(&self, file: &str, caller: Caller) -> Result<Bytes, ProxyError> {
         ask(&self.proxy, &format!("{PATH}/@v/{file}"), caller).await
     }

@@ -140,3 +140,60 @@ fn what_is_being_read_outlives_its_removal() {
     module.copy_zip_to(&mut zip).unwrap();
     assert_eq!(zip.len(), MIB);
 }
+
+#[test]
+fn who_reads_while_another_use_moves_the_file_gets_it() {
+    let dir = TempDir::new().unwrap();
+    let cache = cache(&dir);
+    put(&cache, "a", user(1));
+    std::thread::scope(|threads| {
+        let read = || (0..1_000).all(|_| cache.get("a", User::Nobody).unwrap().is_some());
+        let reading = [(); 4].map(|()| threads.spawn(read));
+        while !reading.iter().all(|thread| thread.is_finished()) {
+            for is_back in [false, true] {
+                let mut files = cache.files.lock();
+                let Files { new, shared } = &mut *files;
+                let (from, to) = if is_back {
+                    (shared, new)
+                } else {
+                    (new, shared)
+                };
+                cache.move_file("a", from, to).unwrap();
+            }
+        }
+        for thread in reading {
+            assert!(thread.join().unwrap(), "it is there all the time");
+        }
+    });
+    assert!(has(&cache, "a"));
+}
+
+#[test]
+fn an_error_that_says_nothing_of_a_module_leaves_it() {
+    let dir = TempDir::new().unwrap();
+    let cache = cache(&dir);
+    put(&cache, "a", user(1));
+    let (file, aside) = (dir.path().join("a.new"), dir.path().join("aside"));
+    fs::rename(&file, &aside).unwrap();
+    // Too many levels of links.
+    std::os::unix::fs::symlink(&file, &file).unwrap();
+    assert!(cache.get("a", user(1)).is_err());
+    assert!(has(&cache, "a"));
+    fs::rename(&aside, &file).unwrap();
+    assert!(cache.get("a", user(1)).unwrap().is_some());
+}
+
+#[test]
+fn what_cannot_be_moved_or_removed_still_counts() {
+    let dir = TempDir::new().unwrap();
+    let cache = cache(&dir);
+    put(&cache, "a", user(1));
+    let usage = cache.usage();
+    fs::create_dir(dir.path().join("a.shared")).unwrap();
+    assert!(cache.get("a", user(2)).unwrap().is_some());
+    assert_eq!(cache.usage(), usage);
+    fs::remove_file(dir.path().join("a.new")).unwrap();
+    fs::create_dir(dir.path().join("a.new")).unwrap();
+    assert!(cache.remove("a").is_err());
+    assert_eq!(cache.usage(), usage);
+}

@@ -7,6 +7,7 @@ pub(in super::super) fn facts() -> ModuleFacts {
         path: "example.com/a".to_owned(),
         version: "v1.0.0".to_owned(),
         repo: "github.com/a/a".to_owned(),
+        is_public: true,
         tag: "v1.0.0".to_owned(),
         commit: "c".repeat(40),
         dir: String::new(),
