@@ -112,8 +112,11 @@ where
     }
 }
 
-/// The name that `address` begins with, and the addresses of it that may be dialled.
-fn host_name(address: &Multiaddr) -> Option<(String, fn(&IpAddr) -> bool)> {
+/// Which addresses of a name are meant.
+type Wanted = fn(&IpAddr) -> bool;
+
+/// The name that `address` begins with.
+fn host_name(address: &Multiaddr) -> Option<(String, Wanted)> {
     match address.iter().next()? {
         Protocol::Dns(name) => Some((name.into_owned(), |_| true)),
         Protocol::Dns4(name) => Some((name.into_owned(), IpAddr::is_ipv4)),

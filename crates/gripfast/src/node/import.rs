@@ -226,7 +226,8 @@ impl Target {
             let before = waiting.len();
             for batch in events::batches(waiting, BATCH) {
                 let (batch, unannounced) = self.part_unannounced(batch, &announced)?;
-                refused.extend(unannounced);
+                let why = |event| (event, events::UNANNOUNCED.to_owned());
+                refused.extend(unannounced.into_iter().map(why));
                 let texts = batch.iter().map(events::message).collect();
                 let source = EventSource::from(Origin::Submitted);
                 let admissions = self.relay.admit(&self.policy, texts, source).await;
@@ -276,7 +277,7 @@ impl Target {
         &self,
         batch: Vec<Event>,
         announced: &HashSet<String>,
-    ) -> anyhow::Result<(Vec<Event>, Vec<(Event, String)>)> {
+    ) -> anyhow::Result<(Vec<Event>, Vec<Event>)> {
         let view = self.store.read().context("cannot read the events")?;
         let (mut kept, mut parted) = (Vec::new(), Vec::new());
         for event in batch {
@@ -291,7 +292,7 @@ impl Target {
             if is_announced {
                 kept.push(event);
             } else {
-                parted.push((event, events::UNANNOUNCED.to_owned()));
+                parted.push(event);
             }
         }
         Ok((kept, parted))

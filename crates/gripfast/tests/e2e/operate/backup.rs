@@ -238,7 +238,7 @@ async fn a_backup_after_a_small_push_reads_and_stores_what_is_new() -> Result<()
         anyhow::Ok((all, read, new))
     };
     let (all, _, new) = back_up().await?;
-    let packs = each_mib * REPOSITORIES << 20;
+    let packs = (each_mib * REPOSITORIES) << 20;
     ensure!(all > packs && new > packs, "{all} {new}");
 
     std::fs::remove_file(project.tree.path().join("noise-00000"))?;
