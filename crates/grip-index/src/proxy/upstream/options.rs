@@ -50,7 +50,7 @@ impl Default for UpstreamOptions {
     }
 }
 
-/// What an [`Upstream`] is made of.
+/// What an [`Upstream`](super::Upstream) is made of.
 pub struct UpstreamParts {
     pub hosts: Vec<UpstreamHost>,
     pub repositories: Repositories,
