@@ -48,6 +48,10 @@ pub enum Scheme {
     Dark,
 }
 
+/// How often the driver is started until it has a port.
+const STARTS: usize = 5;
+const NO_PORT: &str = "port not available";
+
 /// The server that drives the browser, with all that it started.
 struct Driver {
     process: Process,
@@ -61,24 +65,32 @@ impl Driver {
         reason = "tests look at pages with a real browser"
     )]
     async fn start() -> Result<Self> {
-        let dir = tempfile::tempdir()?;
-        let mut process = Process::new(dir.path().join("driver.log"));
-        let mut command = Command::new("chromedriver");
-        command.arg("--port=0");
-        process.redirect(&mut command)?;
-        process.child = Some(command.spawn().context(
-            "chromedriver is needed to look at pages: run `cargo xtask test`, which installs it",
-        )?);
-        let port = until("the driver says its port", || {
-            std::future::ready(started_on(&process.log()))
-        })
-        .await
-        .with_context(|| process.log())?;
-        Ok(Self {
-            process,
-            port,
-            _dir: dir,
-        })
+        // It takes a port that is free in IPv6, and ends if that port is taken in IPv4.
+        for _ in 0..STARTS {
+            let dir = tempfile::tempdir()?;
+            let mut process = Process::new(dir.path().join("driver.log"));
+            let mut command = Command::new("chromedriver");
+            command.arg("--port=0");
+            process.redirect(&mut command)?;
+            process.child = Some(command.spawn().context(
+                "chromedriver is needed to look at pages: run `cargo xtask test`, which installs it",
+            )?);
+            let started = until("the driver says its port", || {
+                let log = process.log();
+                let has_no_port = log.contains(NO_PORT);
+                std::future::ready(has_no_port.then_some(None).or(started_on(&log).map(Some)))
+            })
+            .await
+            .with_context(|| process.log())?;
+            if let Some(port) = started {
+                return Ok(Self {
+                    process,
+                    port,
+                    _dir: dir,
+                });
+            }
+        }
+        bail!("chromedriver found no port in {STARTS} starts")
     }
 }
 
