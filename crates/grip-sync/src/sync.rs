@@ -82,7 +82,7 @@ impl Sync {
         }
     }
 
-    /// What may be downloaded; whoever else asks other hosts for somebody counts against it, too.
+    /// What may be downloaded, by the sync and by other requests that are made for an author.
     pub fn budget(&self) -> &Arc<DownloadBudget> {
         &self.budget
     }

@@ -3,7 +3,7 @@
 //!
 //! With the feature `fault-points`, the variable `GRIPFAST_FAULT` set to `name` or `name:N` aborts
 //! the process the first (or N-th) time the point `name` is reached: no destructor runs, no buffer
-//! is flushed, just as with `kill -9`. Set to `name@FILE`, whoever reaches the point waits there until
+//! is flushed, just as with `kill -9`. Set to `name@FILE`, a thread that reaches the point waits until
 //! the file is there, as on a slow disk; only for points of blocking work. Without the feature a point
 //! is an empty inline function.
 

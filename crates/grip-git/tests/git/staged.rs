@@ -416,8 +416,8 @@ async fn a_hidden_tip_of_a_contributor_keeps_its_objects_until_it_is_shown_or_dr
     assert_eq!(sandbox.staged_totals(), StagedTotals::default());
 }
 
-/// Below `/prs/` each ref is the share of whoever adds it: one more for objects that another has sent takes
-/// all of them over.
+/// Below `/prs/` each ref counts against the key that adds it: another ref at objects that somebody else has
+/// sent takes all of them over.
 #[tokio::test]
 async fn a_ref_that_another_adds_is_no_share_of_the_first_sender() {
     let (sandbox, hosted, work, tip) = scene().await;

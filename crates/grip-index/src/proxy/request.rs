@@ -40,7 +40,8 @@ impl Request {
     /// Reads the path of a URL behind the proxy's own, percent-encoded as it came.
     pub fn parse(path: &str) -> Result<Self, ProxyError> {
         let path = path.strip_prefix('/').unwrap_or(path);
-        let unknown = |reason: &str| ProxyError::not_found(shown(path), reason);
+        let asked = if path.is_empty() { "/" } else { path };
+        let unknown = |reason: &str| ProxyError::not_found(shown(asked), reason);
         if path.len() > MAX_BYTES {
             return Err(unknown("the path is too long"));
         }

@@ -17,7 +17,7 @@ fn payer() -> Owner {
     }
 }
 
-/// Whoever announced a clone URL pays for what its server sends, and for nobody else's.
+/// The author who announced a clone URL pays for what its server sends, and for no other server.
 #[tokio::test]
 async fn who_named_a_server_pays_for_the_refs_that_it_lists() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;

@@ -102,8 +102,8 @@ async fn answer(
     })
 }
 
-/// As GitHub does it: a stranger is asked for a password, and whoever may not see a repository is
-/// told that there is none.
+/// As GitHub does it: a request without a token is asked for one, and a token that may not see a
+/// repository is told that there is none.
 fn refusal(shared: &Shared, path: &str, token: Option<usize>) -> Option<Reply> {
     let name = path.trim_start_matches('/').split(".git/").next()?;
     let repositories = shared.repositories();

@@ -120,7 +120,7 @@ impl History {
                 if self.missing.is_empty() {
                     progress.move_cursor(&job.digest, until, now.unix);
                 }
-                // The pages of a poll take turns with all else: whoever fills one names it alone.
+                // The pages of a poll take turns with other requests: strangers may fill them without end.
                 if matches!(job.work, Work::Poll { .. }) {
                     self.queue.push_back(job);
                 } else {
