@@ -4,6 +4,7 @@ mod file;
 mod migrations;
 mod server;
 mod transaction;
+mod transfer;
 
 use std::{
     path::{Path, PathBuf},
@@ -18,8 +19,8 @@ use sqlx::SqlitePool;
 use tokio::sync::watch;
 
 pub(crate) use self::server::Host;
-pub use self::server::Server;
 use self::server::pool::ConnectionPool;
+pub use self::server::{Fence, Server};
 use crate::{
     Connection, DbError, FromRows, OpenError, Statement, Value,
     clock::Clock,
@@ -213,7 +214,7 @@ impl Db {
     }
 
     /// Like [`Db::write`], for work that is exactly one statement: it needs no transaction around
-    /// it. Topics that it tells of are told by a second one.
+    /// it, unless the handle is fenced. Topics that it tells of are told by a second one.
     pub async fn write_one<T, F>(&self, work: F) -> Result<T, DbError>
     where
         T: Send + 'static,
@@ -223,7 +224,10 @@ impl Db {
             Pool::Sqlite(_) => self.inner.writer.reserve().await?.request(work).await,
             Pool::Postgres(pool) => {
                 let mut work = Once::new(work);
-                let done = self.inner.run(pool, &mut work).await;
+                let done = match pool.fence() {
+                    Some(_) => self.inner.transact(pool, &mut work).await,
+                    None => self.inner.run(pool, &mut work).await,
+                };
                 work.value(done)
             }
         }

@@ -10,6 +10,7 @@ pub enum Value {
     MaybeInt(Option<i64>),
     Text(String),
     MaybeText(Option<String>),
+    Bytes(Vec<u8>),
     /// A list, for `{in $1}`: an array on Postgres, JSON on SQLite.
     Ints(Vec<i64>),
     /// A list, as with [`Value::Ints`].
@@ -43,6 +44,7 @@ values_from! {
     &String => Text,
     String => Text,
     Option<String> => MaybeText,
+    Vec<u8> => Bytes,
     Vec<i64> => Ints,
     Vec<String> => Texts,
 }
@@ -83,6 +85,7 @@ pub(crate) fn for_sqlite(
             Value::MaybeInt(value) => arguments.add(*value)?,
             Value::Text(value) => arguments.add(value.clone())?,
             Value::MaybeText(value) => arguments.add(value.clone())?,
+            Value::Bytes(value) => arguments.add(value.clone())?,
             Value::Ints(values) => arguments.add(json!(values).to_string())?,
             Value::Texts(values) => arguments.add(json!(values).to_string())?,
         }
@@ -109,6 +112,7 @@ pub(crate) fn for_postgres(
             Value::MaybeInt(value) => arguments.add(*value)?,
             Value::Text(value) => arguments.add(value)?,
             Value::MaybeText(value) => arguments.add(value)?,
+            Value::Bytes(value) => arguments.add(value)?,
             Value::Ints(values) => arguments.add(values)?,
             Value::Texts(values) => arguments.add(values)?,
         }

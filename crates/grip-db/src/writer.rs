@@ -144,8 +144,15 @@ impl Writer {
         requests: &mut [Request],
         state: &mut WorkState,
     ) -> Result<Vec<Result<(), DbError>>, DbError> {
+        let fence = match &self.connection.source {
+            Target::Sqlite(_) => None,
+            Target::Postgres(host) => host.fence().cloned(),
+        };
         let mut connection = self.connection.connection(state).await?;
         connection.begin().await?;
+        if let Some(fence) = &fence {
+            fence.hold(&mut connection).await?;
+        }
         let alone = requests.len() == 1;
         let mut outcomes = Vec::with_capacity(requests.len());
         for request in requests {

@@ -67,6 +67,12 @@ pub struct Published {
 /// Values that this node has itself; they take precedence over its stored records.
 pub trait LocalRecords: Send + Sync + 'static {
     fn value<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Bytes>>;
+
+    /// The response about `key` as it leaves this node. Members that lie in tests alter it.
+    #[cfg(any(test, feature = "testing"))]
+    fn alter(&self, _: &RecordKey, response: Response) -> Response {
+        response
+    }
 }
 
 /// Decides which records this node stores for others.

@@ -15,6 +15,8 @@ mod codec;
 mod connection_limits;
 mod dial_filter;
 mod host_names;
+#[cfg(any(test, feature = "testing"))]
+mod misbehaviour;
 mod options;
 mod own_keys;
 mod publications;
@@ -124,6 +126,16 @@ impl Kademlia {
             }
         }
         met
+    }
+
+    /// Replaces the addresses that others are told beside those that are listened on. Nothing changes
+    /// where one of them is none that others would dial.
+    pub async fn set_external(&self, addresses: &[String]) -> Result<(), DhtError> {
+        let external = addresses.iter();
+        let external = external.map(|text| address::external(text, self.policy));
+        let addresses = external.collect::<Result<_, _>>()?;
+        let sent = self.commands.send(Command::External { addresses }).await;
+        sent.map_err(|_| DhtError::Closed)
     }
 
     /// Peers of the routing table, the connected ones first, each as `/ip4/…/tcp/…/p2p/…`.

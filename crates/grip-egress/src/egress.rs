@@ -186,14 +186,19 @@ impl Egress {
         let (route, permit) = routed.await?;
         let patience = Instant::now() + options.connect + options.idle;
         let request = client::prepare(request, &hop.url, hop.bearer);
+        let asked_at = Instant::now();
         let asking = client.http.execute(request);
         match timeout_at(deadline.min(patience), asking).await {
-            Ok(Ok(response)) => Ok(ResponseHead {
-                response,
-                permit,
-                networks: route.networks,
-                heed_quota: policy.heed_quota,
-            }),
+            Ok(Ok(response)) => {
+                let throttle = &self.inner.throttle;
+                throttle.responded(permit.domain(), asked_at.elapsed());
+                Ok(ResponseHead {
+                    response,
+                    permit,
+                    networks: route.networks,
+                    heed_quota: policy.heed_quota,
+                })
+            }
             Ok(Err(error)) => Err(response::no_response(error, permit)),
             Err(_) => {
                 permit.finish(Verdict::Failure, None);

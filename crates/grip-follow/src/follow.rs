@@ -4,6 +4,7 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, HashMap, HashSet},
     error::Error,
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -162,7 +163,12 @@ async fn look_for_ever(shared: Arc<Shared>) {
             )
         };
         let looked_at = revision();
-        match look(&shared).await {
+        let before = workers.iter().map(|(relay, plan)| {
+            let plan = Arc::clone(&plan.borrow());
+            (relay.clone(), plan)
+        });
+        let before = before.collect();
+        match look(&shared, before).await {
             Ok((plans, revisions)) => {
                 judge_again(&shared, &revisions, &known).await;
                 known = revisions;
@@ -194,20 +200,25 @@ type Plans = BTreeMap<RelayUrl, Arc<Plan>>;
 /// What stands for the maintainers of each identifier.
 type Revisions = BTreeMap<Arc<str>, u64>;
 
-async fn look(shared: &Arc<Shared>) -> Result<(Plans, Revisions), Box<dyn Error + Send + Sync>> {
+async fn look(
+    shared: &Arc<Shared>,
+    before: Plans,
+) -> Result<(Plans, Revisions), Box<dyn Error + Send + Sync>> {
     let looking = Arc::clone(shared);
     let look = move || {
         let (intake, options) = (&looking.intake, &looking.options);
         let repositories = intake.followed.followed()?;
         let view = intake.store.read()?;
-        let known = RefCell::new(HashMap::new());
+        let known: RefCell<HashMap<RepoAddr, Rc<Threads>>> = RefCell::default();
         let threads = |repository: &FollowedRepository| {
-            let read = || threads::of(&view, &repository.addr, options.max_descendants);
+            let addr = &repository.addr;
+            let read = || Rc::new(threads::of(&view, addr, options.max_descendants));
+            // Each is looked at once, or twice where people are followed: then none is read again.
+            if options.plus.is_none() {
+                return read();
+            }
             let mut known = known.borrow_mut();
-            known
-                .entry(repository.addr.clone())
-                .or_insert_with(read)
-                .clone()
+            Rc::clone(known.entry(addr.clone()).or_insert_with(read))
         };
         let may_follow = |relay: &RelayUrl| {
             options.is_configured(relay)
@@ -238,7 +249,7 @@ async fn look(shared: &Arc<Shared>) -> Result<(Plans, Revisions), Box<dyn Error 
             may_ask,
             now_ms(),
         );
-        let plans = targets::plan(&repositories, threads, wishes, &rules);
+        let plans = targets::plan(&repositories, threads, wishes, &before, &rules);
         Ok((plans, targets::revisions(&repositories)))
     };
     shared.group.spawn_blocking("follow.targets", look).await?
@@ -247,7 +258,7 @@ async fn look(shared: &Arc<Shared>) -> Result<(Plans, Revisions), Box<dyn Error 
 /// Owners and maintainers of what is served, then those who said something about it (G03-5).
 fn participants(
     repositories: &[FollowedRepository],
-    threads: impl Fn(&FollowedRepository) -> Threads,
+    threads: impl Fn(&FollowedRepository) -> Rc<Threads>,
 ) -> Participants {
     let mut participants = Participants::default();
     let served = || {

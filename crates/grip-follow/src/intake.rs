@@ -257,8 +257,7 @@ impl Intake {
 
     /// The same of all that a plan wants.
     pub(crate) async fn load_plan(self: &Arc<Self>, plan: Arc<Plan>) -> Option<Vec<Item>> {
-        self.load_all(move || plan.filters().collect::<Vec<_>>().into_iter())
-            .await
+        self.load_all(move || plan.filters()).await
     }
 
     async fn load_all<I>(

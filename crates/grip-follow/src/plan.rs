@@ -1,9 +1,6 @@
 //! Plans: which events of one relay are wanted, as filters small enough for any relay.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use grip_nostr::{Event, Filter, kinds};
 use serde::{Deserialize, Serialize};
@@ -104,9 +101,100 @@ impl Class {
     }
 }
 
-/// The values of one class. A plan, what is covered of it and what is remembered of that share them:
-/// there are many thousand, of every relay.
-pub(crate) type Values = Arc<BTreeSet<Arc<str>>>;
+/// The values of one class, in order and each once. A plan, what is covered of it and what is remembered
+/// of that share them: there are many thousand, of every relay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Values(Arc<[Arc<str>]>);
+
+impl Values {
+    /// The one that reads so.
+    pub(crate) fn get(&self, value: &str) -> Option<&Arc<str>> {
+        let found = self.0.binary_search_by(|known| (**known).cmp(value));
+        found.ok().map(|at| &self.0[at])
+    }
+
+    pub(crate) fn contains(&self, value: &str) -> bool {
+        self.get(value).is_some()
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Arc<str>> {
+        self.0.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Arc<str>] {
+        &self.0
+    }
+
+    /// Those that come after `value`.
+    pub(crate) fn after(&self, value: &str) -> &[Arc<str>] {
+        let at = self.0.partition_point(|known| **known <= *value);
+        &self.0[at..]
+    }
+
+    /// Says whether all are among `others`; most often they are the same.
+    pub(crate) fn is_within(&self, others: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &others.0) || self.iter().all(|value| others.contains(value))
+    }
+}
+
+impl FromIterator<Arc<str>> for Values {
+    fn from_iter<I: IntoIterator<Item = Arc<str>>>(values: I) -> Self {
+        let mut values: Vec<Arc<str>> = values.into_iter().collect();
+        values.sort_unstable();
+        values.dedup();
+        Self(values.into())
+    }
+}
+
+/// A plan that is being made.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    values: BTreeMap<Class, Vec<Arc<str>>>,
+    pub(crate) repositories: usize,
+    revisions: BTreeMap<Arc<str>, u64>,
+}
+
+impl Draft {
+    pub(crate) fn add(&mut self, class: Class, value: &Arc<str>) {
+        self.values
+            .entry(class)
+            .or_default()
+            .push(Arc::clone(value));
+    }
+
+    /// Wants what a plan wants, too.
+    pub(crate) fn merge(&mut self, plan: &Plan) {
+        for (class, values) in &plan.values {
+            let known = self.values.entry(*class).or_default();
+            known.extend(values.iter().cloned());
+        }
+    }
+
+    pub(crate) fn revise(&mut self, identifier: &Arc<str>, revisions: &BTreeMap<Arc<str>, u64>) {
+        if let Some(revision) = revisions.get(identifier) {
+            self.revisions.insert(Arc::clone(identifier), *revision);
+        }
+    }
+
+    /// The plan. Classes with the same values, as those of one event by two tags, share them.
+    pub(crate) fn finish(self) -> Plan {
+        let mut values: BTreeMap<Class, Values> = BTreeMap::new();
+        for (class, of_class) in self.values {
+            let of_class: Values = of_class.into_iter().collect();
+            let same = values.values().find(|known| **known == of_class).cloned();
+            values.insert(class, same.unwrap_or(of_class));
+        }
+        Plan {
+            values,
+            repositories: self.repositories,
+            revisions: self.revisions,
+        }
+    }
+}
 
 /// What is wanted of one relay: the values of each class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,39 +208,29 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    #[cfg(test)]
     pub(crate) fn add(&mut self, class: Class, value: &Arc<str>) {
-        Arc::make_mut(self.values.entry(class).or_default()).insert(Arc::clone(value));
-    }
-
-    /// Wants what another plan wants, too.
-    pub(crate) fn merge(&mut self, other: Self) {
-        for (class, values) in other.values {
-            let known = self.values.entry(class).or_default();
-            Arc::make_mut(known).extend(values.iter().cloned());
-        }
-    }
-
-    pub(crate) fn revise(&mut self, identifier: &Arc<str>, revisions: &BTreeMap<Arc<str>, u64>) {
-        if let Some(revision) = revisions.get(identifier) {
-            self.revisions.insert(Arc::clone(identifier), *revision);
-        }
+        let known = self.values.remove(&class).unwrap_or_default();
+        let all = known.iter().chain([value]).cloned().collect();
+        self.values.insert(class, all);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    pub(crate) fn contains(&self, class: Class, value: &Arc<str>) -> bool {
-        let values = self.values.get(&class);
-        values.is_some_and(|values| values.contains(value))
+    pub(crate) fn contains(&self, class: Class, value: &str) -> bool {
+        self.get(class, value).is_some()
+    }
+
+    /// The value of a class that reads so.
+    pub(crate) fn get(&self, class: Class, value: &str) -> Option<&Arc<str>> {
+        self.values.get(&class)?.get(value)
     }
 
     /// Says whether a filter of this plan asks for an event.
     pub(crate) fn wants(&self, event: &Event) -> bool {
-        let has = |class: Class, value: &str| {
-            let values = self.values.get(&class);
-            values.is_some_and(|values| values.contains(value))
-        };
+        let has = |class: Class, value: &str| self.contains(class, value);
         let kind = event.kind;
         let is_announcement = kind == kinds::ANNOUNCEMENT;
         let is_list = [kinds::PROFILE, kinds::RELAY_LIST, kinds::GRASP_LIST].contains(&kind);
@@ -182,17 +260,21 @@ impl Plan {
         values.map(|value| value.len() + VALUE_EXTRA).sum()
     }
 
-    /// The filters of everything that is wanted.
-    pub(crate) fn filters(&self) -> impl Iterator<Item = Filter> {
-        self.values.iter().flat_map(|(class, values)| {
-            let values: Vec<Arc<str>> = values.iter().cloned().collect();
-            let parts: Vec<Filter> = class
-                .chunks(&values)
-                .into_iter()
-                .map(|part| class.filter(part))
-                .collect();
-            parts
-        })
+    /// The filters of everything that is wanted, each made when it is needed: as texts, values are many
+    /// times as long.
+    pub(crate) fn filters(self: Arc<Self>) -> impl Iterator<Item = Filter> {
+        let mut parts = Vec::new();
+        for (class, values) in &self.values {
+            let mut start = 0;
+            for part in class.chunks(values.as_slice()) {
+                parts.push((*class, start..start + part.len()));
+                start += part.len();
+            }
+        }
+        let filter = move |(class, range): (Class, Range<usize>)| {
+            class.filter(&self.values[&class].as_slice()[range])
+        };
+        parts.into_iter().map(filter)
     }
 
     /// What stands for the maintainers of an identifier, where `value` is one.
@@ -290,7 +372,7 @@ mod tests {
         let author = event(0, "", &[]);
         let key: Arc<str> = author.pubkey.to_hex().into();
         plan.add(Class::Profiles, &key);
-        let filters: Vec<Filter> = plan.filters().collect();
+        let filters: Vec<Filter> = Arc::new(plan.clone()).filters().collect();
         let mut wanted = 0;
         let vanish = event(62, "", &[["relay", "ALL_RELAYS"]]);
         assert!(!plan.wants(&vanish));
@@ -317,6 +399,25 @@ mod tests {
         assert!(wanted > 20 && plan.wants(&author));
         plan.add(Class::Announcements, &"".into());
         assert!(plan.wants(&event(30_617, "", &[["d", "no"]])));
+    }
+
+    /// What is followed of many thousand events on many relays is kept once for each of them.
+    #[test]
+    fn classes_with_the_same_values_share_them() {
+        let mut draft = Draft::default();
+        for value in ["b", "a", "b"] {
+            draft.add(Class::Event, &value.into());
+            draft.add(Class::RootEvent, &value.into());
+        }
+        draft.add(Class::Quote, &"a".into());
+        let plan = draft.finish();
+        let [event, root, quote] =
+            [Class::Event, Class::RootEvent, Class::Quote].map(|class| &plan.values[&class]);
+        let texts = |values: &[Arc<str>]| values.join(" ");
+        assert_eq!(texts(event.as_slice()), "a b");
+        assert!(Arc::ptr_eq(&event.0, &root.0));
+        assert!(quote.is_within(event) && !event.is_within(quote));
+        assert_eq!(texts(event.after("a")), "b");
     }
 
     #[test]

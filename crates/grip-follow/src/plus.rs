@@ -11,7 +11,7 @@ use grip_nostr::{Address, Event, EventId, FollowedRepository, PublicKey, kinds};
 
 use crate::{
     RelayUrl,
-    plan::{Class, Plan},
+    plan::{Class, Draft, Plan},
     targets::{Threads, VOICE},
 };
 
@@ -157,7 +157,7 @@ pub(crate) fn wishes(
     was_asked: &HashSet<Arc<str>>,
 ) -> Vec<(RelayUrl, Plan)> {
     let mut by_lists: HashMap<RelayUrl, ByLists> = HashMap::new();
-    let (mut index, mut fallback) = (Plan::default(), Plan::default());
+    let (mut index, mut fallback) = (Draft::default(), Draft::default());
     for (author, part) in &participants.parts {
         let key: Arc<str> = author.to_hex().into();
         index.add(Class::Profiles, &key);
@@ -191,6 +191,7 @@ pub(crate) fn wishes(
         let urls = urls.iter().filter(|_| !plan.is_empty());
         urls.map(|url| (url.clone(), plan.clone())).collect()
     };
+    let (index, fallback) = (index.finish(), fallback.finish());
     let mut wishes = configured(&options.index_relays, &index);
     wishes.extend(configured(bootstrap, &index));
     wishes.extend(configured(&options.fallback_relays, &fallback));
@@ -204,12 +205,12 @@ struct ByLists {
     authors: usize,
     /// Owners of the repositories by which these are known.
     owners: BTreeSet<PublicKey>,
-    plan: Plan,
+    plan: Draft,
 }
 
 impl ByLists {
     /// Counts the list of one more author.
-    fn name(&mut self, part: &Part) -> &mut Plan {
+    fn name(&mut self, part: &Part) -> &mut Draft {
         self.authors += 1;
         self.owners.extend(&part.owners);
         &mut self.plan
@@ -229,12 +230,12 @@ fn ranked(by_lists: HashMap<RelayUrl, ByLists>) -> Vec<(RelayUrl, Plan)> {
         (Reverse((voices, it.authors)), url.clone())
     });
     let ranked = ranked.into_iter().take(MAX_RELAYS);
-    ranked.map(|(url, it)| (url, it.plan)).collect()
+    ranked.map(|(url, it)| (url, it.plan.finish())).collect()
 }
 
 impl Part {
     /// What tags these issues, patches and pull requests (G03-2).
-    fn add_threads(&self, plan: &mut Plan, roots: &BTreeSet<EventId>) {
+    fn add_threads(&self, plan: &mut Draft, roots: &BTreeSet<EventId>) {
         for id in roots {
             let id: Arc<str> = id.to_hex().into();
             for class in [Class::Event, Class::RootEvent, Class::Quote] {

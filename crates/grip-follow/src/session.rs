@@ -80,7 +80,7 @@ pub(crate) enum Output {
     /// Of the announcements and states of `identifiers` that were loaded to be compared, the relay
     /// lacks these.
     Compared {
-        identifiers: Vec<Arc<str>>,
+        identifiers: Arc<[Arc<str>]>,
         lacking: Vec<[u8; 32]>,
     },
     /// Of what was loaded as everything, the relay lacks these.

@@ -2,19 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::Arc,
+    hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState},
+    rc::Rc,
+    sync::{Arc, LazyLock},
 };
 
 use grip_nostr::{Address, EventId, FollowedRepository, PublicKey, kinds};
 
 use crate::{
     RelayUrl,
-    plan::{Class, Plan},
+    plan::{Class, Draft, Plan},
 };
 
-/// Held announcements that one relay is asked about.
+/// Held announcements that one relay is asked about, each owner's share of them alike.
 const MAX_HELD_OF_ONE: usize = 1_000;
+/// An order among owners that none of them can choose a place in, the same as long as this process lives.
+static LOTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 /// Maintainers and participants of one repository whose requests to vanish are looked for.
 const MAX_KNOWN: usize = 500;
 /// Relays of one repository, in the order of its announcements.
@@ -57,11 +60,12 @@ struct Wanted {
 
 /// The plan of each relay. Where there are more relays than are followed, those of the most served
 /// owners come first; the voice of an owner is shared among the relays they name, so that nobody's
-/// announcements push out the relays of others.
+/// announcements push out the relays of others. Values that a plan of `before` has are shared with it.
 pub(crate) fn plan(
     repositories: &[FollowedRepository],
-    threads: impl Fn(&FollowedRepository) -> Threads,
+    threads: impl Fn(&FollowedRepository) -> Rc<Threads>,
     wishes: Vec<(RelayUrl, Plan)>,
+    before: &BTreeMap<RelayUrl, Arc<Plan>>,
     rules: &Rules<'_>,
 ) -> BTreeMap<RelayUrl, Arc<Plan>> {
     let mut targets: BTreeMap<RelayUrl, Target> = BTreeMap::new();
@@ -88,52 +92,89 @@ pub(crate) fn plan(
         std::cmp::Reverse((is_first(url), served, held))
     });
     ranked.truncate(rules.max_relays);
-    let wanted: BTreeMap<usize, Wanted> = {
-        let followed: BTreeSet<usize> = ranked
-            .iter()
-            .flat_map(|(_, target)| target.repositories.iter().copied())
-            .collect();
-        let one = |at: usize| (at, wanted(&repositories[at], &threads));
-        followed.into_iter().map(one).collect()
-    };
-    let revisions = revisions(repositories);
-    let mut plans: BTreeMap<RelayUrl, Plan> = BTreeMap::new();
-    for (url, target) in ranked {
-        let plan = plans.entry(url).or_default();
-        plan.repositories = target.repositories.len();
-        for at in target.repositories {
-            let Wanted { values, identifier } = &wanted[&at];
-            for (class, value) in values {
-                plan.add(*class, value);
-            }
-            plan.revise(identifier, &revisions);
+    for (_, target) in &mut ranked {
+        let held = share_of_held(std::mem::take(&mut target.held_places), repositories);
+        target.repositories.extend(held);
+    }
+    let mut of_repository: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (place, (_, target)) in ranked.iter().enumerate() {
+        for at in &target.repositories {
+            of_repository.entry(*at).or_default().push(place);
         }
     }
+    let revisions = revisions(repositories);
+    let mut drafts: Vec<Draft> = ranked.iter().map(|_| Draft::default()).collect();
+    // One repository after the other, so that what is read of it goes when it is in its plans.
+    for (at, places) in of_repository {
+        let known = places
+            .iter()
+            .filter_map(|place| before.get(&ranked[*place].0));
+        let known: Vec<&Arc<Plan>> = known.collect();
+        let Wanted { values, identifier } = wanted(&repositories[at], &threads, &known);
+        for place in places {
+            let draft = &mut drafts[place];
+            draft.repositories += 1;
+            for (class, value) in &values {
+                draft.add(*class, value);
+            }
+            draft.revise(&identifier, &revisions);
+        }
+    }
+    let urls = ranked.into_iter().map(|(url, _)| url);
+    let mut drafts: BTreeMap<RelayUrl, Draft> = urls.zip(drafts).collect();
     for url in rules.bootstrap.iter().filter(|url| (rules.may_follow)(url)) {
-        let plan = plans.entry(url.clone()).or_default();
-        let (served, held): (Vec<_>, Vec<_>) = repositories.iter().partition(|it| it.is_served);
-        for repository in served {
+        let draft = drafts.entry(url.clone()).or_default();
+        let all = repositories.iter().enumerate();
+        let (served, held): (Vec<_>, Vec<_>) = all.partition(|(_, it)| it.is_served);
+        for (_, repository) in served {
             let identifier: Arc<str> = repository.addr.identifier.as_str().into();
-            plan.add(Class::States, &identifier);
-            plan.revise(&identifier, &revisions);
+            draft.add(Class::States, &identifier);
+            draft.revise(&identifier, &revisions);
         }
         // What was learnt here may have its state nowhere else.
-        for repository in held.into_iter().take(MAX_HELD_OF_ONE) {
-            plan.add(Class::Held, &repository.addr.identifier.as_str().into());
+        let held = held.into_iter().map(|(at, _)| at).collect();
+        for at in share_of_held(held, repositories) {
+            let identifier = &repositories[at].addr.identifier;
+            draft.add(Class::Held, &identifier.as_str().into());
         }
     }
-    for plan in plans.values_mut() {
-        plan.add(Class::Announcements, &Arc::from(""));
+    for draft in drafts.values_mut() {
+        draft.add(Class::Announcements, &Arc::from(""));
     }
     // What only the lists of participants name comes after all others (G03-11).
     for (url, wish) in wishes {
-        let is_followed = plans.contains_key(&url);
-        if is_followed || plans.len() < rules.max_relays {
-            plans.entry(url).or_default().merge(wish);
+        let is_followed = drafts.contains_key(&url);
+        if is_followed || drafts.len() < rules.max_relays {
+            drafts.entry(url).or_default().merge(&wish);
         }
     }
-    let shared = plans.into_iter();
-    shared.map(|(url, plan)| (url, Arc::new(plan))).collect()
+    let finished = drafts.into_iter();
+    finished
+        .map(|(url, draft)| (url, Arc::new(draft.finish())))
+        .collect()
+}
+
+/// Those of the held announcements that a relay is asked about: one of each owner after the other, owners
+/// of what is served here first, so that nobody's many keep out another's.
+fn share_of_held(places: Vec<usize>, repositories: &[FollowedRepository]) -> Vec<usize> {
+    if places.len() <= MAX_HELD_OF_ONE {
+        return places;
+    }
+    let served = repositories.iter().filter(|it| it.is_served);
+    let served: HashSet<&PublicKey> = served.map(|it| &it.addr.owner).collect();
+    let mut counts: HashMap<&PublicKey, usize> = HashMap::new();
+    let mut ranked: Vec<_> = places
+        .into_iter()
+        .map(|at| {
+            let owner = &repositories[at].addr.owner;
+            let round = counts.entry(owner).or_default();
+            *round += 1;
+            (*round, !served.contains(owner), LOTS.hash_one(owner), at)
+        })
+        .collect();
+    ranked.sort_unstable();
+    ranked.truncate(MAX_HELD_OF_ONE);
+    ranked.into_iter().map(|(.., at)| at).collect()
 }
 
 /// What stands for the owners and maintainers of each identifier.
@@ -159,7 +200,8 @@ struct Target {
     /// Owners, so that one of them with many repositories counts once.
     served: HashSet<PublicKey>,
     held: HashSet<PublicKey>,
-    held_count: usize,
+    /// The held ones, of which some are chosen.
+    held_places: Vec<usize>,
 }
 
 impl Target {
@@ -167,13 +209,11 @@ impl Target {
         let owner = repository.addr.owner;
         if repository.is_served {
             self.served.insert(owner);
-        } else if self.held_count < MAX_HELD_OF_ONE {
-            self.held_count += 1;
-            self.held.insert(owner);
+            self.repositories.push(at);
         } else {
-            return;
+            self.held.insert(owner);
+            self.held_places.push(at);
         }
-        self.repositories.push(at);
     }
 }
 
@@ -194,47 +234,53 @@ pub(crate) fn relays(repository: &FollowedRepository, rules: &Rules<'_>) -> BTre
 
 fn wanted(
     repository: &FollowedRepository,
-    threads: &impl Fn(&FollowedRepository) -> Threads,
+    threads: &impl Fn(&FollowedRepository) -> Rc<Threads>,
+    known: &[&Arc<Plan>],
 ) -> Wanted {
-    let identifier: Arc<str> = repository.addr.identifier.as_str().into();
+    let text = |class: Class, text: &str| -> Arc<str> {
+        let same = known.iter().find_map(|plan| plan.get(class, text));
+        same.map_or_else(|| text.into(), Arc::clone)
+    };
+    let identifier = repository.addr.identifier.as_str();
     if !repository.is_served {
+        let identifier = text(Class::Held, identifier);
         let values = vec![(Class::Held, Arc::clone(&identifier))];
         return Wanted { values, identifier };
     }
+    let identifier = text(Class::States, identifier);
     let mut values = vec![(Class::States, Arc::clone(&identifier))];
+    let mut add = |classes: &[Class], value: &str| {
+        let value = text(classes[0], value);
+        values.extend(classes.iter().map(|class| (*class, Arc::clone(&value))));
+    };
     let announcement = Address::of_announcement(&repository.addr);
     let state = Address {
         kind: kinds::STATE,
         ..announcement.clone()
     };
     for address in [announcement, state] {
-        let address: Arc<str> = address.to_string().into();
-        for class in [Class::Address, Class::RootAddress, Class::Quote] {
-            values.push((class, Arc::clone(&address)));
-        }
+        let classes = [Class::Address, Class::RootAddress, Class::Quote];
+        add(&classes, &address.to_string());
     }
     let threads = threads(repository);
-    let known = repository.members.iter();
-    let known = known.chain(threads.participants.iter().map(|taken| &taken.author));
-    let known: BTreeSet<&PublicKey> = known.take(MAX_KNOWN).collect();
-    for author in known {
-        values.push((Class::Vanish, author.to_hex().into()));
+    let authors = repository.members.iter();
+    let authors = authors.chain(threads.participants.iter().map(|taken| &taken.author));
+    let authors: BTreeSet<&PublicKey> = authors.take(MAX_KNOWN).collect();
+    for author in authors {
+        add(&[Class::Vanish], &author.to_hex());
     }
-    for id in threads.roots {
-        let id: Arc<str> = id.to_hex().into();
-        for class in [Class::Event, Class::RootEvent, Class::Quote] {
-            values.push((class, Arc::clone(&id)));
-        }
+    for id in &threads.roots {
+        add(
+            &[Class::Event, Class::RootEvent, Class::Quote],
+            &id.to_hex(),
+        );
     }
-    for id in threads.descendants {
-        let id: Arc<str> = id.to_hex().into();
-        values.push((Class::Descendant, Arc::clone(&id)));
-        values.push((Class::DescendantQuote, id));
+    for id in &threads.descendants {
+        add(&[Class::Descendant, Class::DescendantQuote], &id.to_hex());
     }
-    for address in threads.addresses {
-        let address: Arc<str> = address.to_string().into();
-        values.push((Class::DescendantAddress, Arc::clone(&address)));
-        values.push((Class::DescendantQuote, address));
+    for address in &threads.addresses {
+        let classes = [Class::DescendantAddress, Class::DescendantQuote];
+        add(&classes, &address.to_string());
     }
     Wanted { values, identifier }
 }
@@ -277,18 +323,31 @@ mod tests {
         wishes: Vec<(RelayUrl, Plan)>,
         max_relays: usize,
     ) -> BTreeMap<RelayUrl, Arc<Plan>> {
+        let before = BTreeMap::new();
+        plans_after(&before, repositories, bootstrap, wishes, max_relays)
+    }
+
+    fn plans_after(
+        before: &BTreeMap<RelayUrl, Arc<Plan>>,
+        repositories: &[FollowedRepository],
+        bootstrap: &[RelayUrl],
+        wishes: Vec<(RelayUrl, Plan)>,
+        max_relays: usize,
+    ) -> BTreeMap<RelayUrl, Arc<Plan>> {
         let is_ours = |url: &RelayUrl| url.as_str() != "wss://ours.example";
         let root = EventId::from_byte_array([7; 32]);
-        let threads = |_: &FollowedRepository| Threads {
-            roots: vec![root],
-            ..Threads::default()
+        let threads = |_: &FollowedRepository| {
+            Rc::new(Threads {
+                roots: vec![root],
+                ..Threads::default()
+            })
         };
         let rules = Rules {
             bootstrap,
             may_follow: &is_ours,
             max_relays,
         };
-        plan(repositories, threads, wishes, &rules)
+        plan(repositories, threads, wishes, before, &rules)
     }
 
     fn classes(plan: &Plan) -> Vec<Class> {
@@ -376,6 +435,56 @@ mod tests {
             plans.keys().map(RelayUrl::as_str).collect::<Vec<_>>(),
             ["wss://honest.example"]
         );
+    }
+
+    /// Whose share the held announcements are that one relay is asked about: each owner's alike.
+    #[test]
+    fn the_many_held_announcements_of_one_owner_keep_out_nobody_elses() {
+        let relay = ["wss://relay.example"];
+        let spammer = Keys::generate().public_key();
+        let named = |owner, name: &str, is_served| repository(owner, name, is_served, &relay);
+        let mut all: Vec<FollowedRepository> = (0..2 * MAX_HELD_OF_ONE)
+            .map(|n| named(spammer, &format!("s{n}"), false))
+            .collect();
+        all.push(named(Keys::generate().public_key(), "honest", false));
+        let url = RelayUrl::parse(relay[0]).unwrap();
+        for bootstrap in [&[][..], std::slice::from_ref(&url)] {
+            let plans = plans(&all, bootstrap, 10);
+            let held = &plans[&url].values[&Class::Held];
+            assert!(held.contains("honest"), "{} held", held.len());
+            assert!(held.len() >= MAX_HELD_OF_ONE);
+        }
+        // Made-up keys with one each: who has something served here comes first.
+        let mut all: Vec<FollowedRepository> = (0..2 * MAX_HELD_OF_ONE)
+            .map(|n| named(Keys::generate().public_key(), &format!("s{n}"), false))
+            .collect();
+        let owner = Keys::generate().public_key();
+        all.push(named(owner, "served", true));
+        all.push(named(owner, "honest", false));
+        let plans = plans(&all, &[], 10);
+        let held = &plans[&url].values[&Class::Held];
+        assert!(held.contains("honest"));
+        assert_eq!(held.len(), MAX_HELD_OF_ONE);
+    }
+
+    /// What has not changed is kept once, however often it is looked at.
+    #[test]
+    fn a_later_look_shares_the_values_of_the_plans_before_it() {
+        let owner = Keys::generate().public_key();
+        let relays = ["wss://one.example", "wss://two.example"];
+        let mut all = vec![repository(owner, "x", true, &relays)];
+        let before = plans(&all, &[], 10);
+        all.push(repository(owner, "y", true, &relays[..1]));
+        let after = plans_after(&before, &all, &[], Vec::new(), 10);
+        for relay in relays {
+            let url = RelayUrl::parse(relay).unwrap();
+            for class in [Class::States, Class::Address, Class::Event, Class::Quote] {
+                for value in before[&url].values[&class].iter() {
+                    let again = after[&url].get(class, value).unwrap();
+                    assert!(Arc::ptr_eq(value, again), "{class:?} {value}");
+                }
+            }
+        }
     }
 
     /// The voice of an owner is one, however many relays they name.

@@ -1,7 +1,11 @@
 //! Skeleton of a bare repository: its directories, configuration and HEAD.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
+use grip_tasks::fault;
 use grip_types::RefName;
 
 use crate::disk;
@@ -51,22 +55,47 @@ pub(crate) fn parse_head(contents: &[u8]) -> Option<RefName> {
 
 /// Makes a bare repository: whole in the quarantine first, then moved into place in one step.
 pub(crate) fn create(quarantine: &Path, target: &Path, alternates: Option<&str>) -> io::Result<()> {
-    let draft = quarantine.join(disk::unique());
-    let objects = draft.join("objects");
-    for dir in DIRS {
-        fs::create_dir_all(draft.join(dir))?;
+    Draft::make(quarantine, alternates)?.put(target)
+}
+
+/// A bare repository in the quarantine, whole and durable, that has no place yet.
+///
+/// All writes that the disk has to be waited for are done when it is made; to put it in its place is
+/// one step. A failure or a crash leaves a directory that the next start removes.
+pub(crate) struct Draft {
+    path: PathBuf,
+}
+
+impl Draft {
+    pub(crate) fn make(quarantine: &Path, alternates: Option<&str>) -> io::Result<Self> {
+        let path = quarantine.join(disk::unique());
+        let objects = path.join("objects");
+        for dir in DIRS {
+            fs::create_dir_all(path.join(dir))?;
+        }
+        if let Some(alternates) = alternates {
+            let path = objects.join("info/alternates");
+            disk::write_synced(&path, alternates.as_bytes())?;
+        }
+        disk::write_synced(&path.join("HEAD"), FIRST_HEAD.as_bytes())?;
+        disk::write_synced(&path.join("config"), CONFIG.as_bytes())?;
+        disk::sync_dir(&objects.join("info"))?;
+        disk::sync_dir(&objects)?;
+        disk::sync_dir(&path)?;
+        fault::point("git.draft.made");
+        Ok(Self { path })
     }
-    if let Some(alternates) = alternates {
-        let path = objects.join("info/alternates");
-        disk::write_synced(&path, alternates.as_bytes())?;
+
+    /// Where it lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
-    disk::write_synced(&draft.join("HEAD"), FIRST_HEAD.as_bytes())?;
-    disk::write_synced(&draft.join("config"), CONFIG.as_bytes())?;
-    disk::sync_dir(&objects.join("info"))?;
-    disk::sync_dir(&objects)?;
-    disk::sync_dir(&draft)?;
-    fs::rename(&draft, target)?;
-    disk::sync_parent(target)
+
+    /// Moves it to `target`; it stays where it is if that fails.
+    pub(crate) fn put(&self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        disk::sync_parent(target)
+    }
 }
 
 /// Completes a bare repository without refs that has another configuration.
@@ -81,4 +110,24 @@ pub(crate) fn repair(root: &Path, target: &Path) -> io::Result<()> {
         disk::replace(&target.join("config"), CONFIG.as_bytes())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_draft_takes_its_place_with_one_wait_for_the_disk() {
+        let root = TempDir::new().unwrap();
+        let waits = || disk::SYNCS.get();
+        let draft = Draft::make(root.path(), Some("../x\n")).unwrap();
+        assert_eq!(waits(), 6);
+        let target = root.path().join("x.git");
+        draft.put(&target).unwrap();
+        assert_eq!(waits(), 7);
+        assert_eq!(fs::read(target.join("config")).unwrap(), CONFIG.as_bytes());
+        assert!(!draft.path().exists());
+    }
 }

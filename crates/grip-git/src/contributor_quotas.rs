@@ -68,7 +68,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    pub(crate) fn amount(self, n: u64) -> String {
+    /// A number of it in words.
+    pub fn amount(self, n: u64) -> String {
         match self {
             Self::Bytes => Bytes(n).to_string(),
             Self::Refs => format!("{n} refs"),

@@ -47,7 +47,20 @@ pub(crate) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 pub(crate) fn write_synced(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(contents)?;
+    sync(&file)
+}
+
+/// Waits until a file or directory is on the disk.
+fn sync(file: &File) -> io::Result<()> {
+    #[cfg(test)]
+    SYNCS.set(SYNCS.get() + 1);
     file.sync_all()
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has waited for the disk.
+    pub(crate) static SYNCS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// A name that git does not take for anything of its own.
@@ -64,7 +77,15 @@ pub(crate) fn unique() -> String {
 }
 
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    sync(&File::open(path)?)
+}
+
+/// Syncs a directory that others may remove when it is empty.
+pub(crate) fn sync_dir_if_there(path: &Path) -> io::Result<()> {
+    match sync_dir(path) {
+        Err(error) if !is_absent(&error) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {

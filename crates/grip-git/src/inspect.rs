@@ -248,6 +248,9 @@ impl Repositories {
         words: &[&str],
     ) -> Result<(Running, ChildStdout, MemoryPermit), InspectError> {
         let inner = &self.inner;
+        if !repo.is_contributor() {
+            self.warm_later(&repo.identifier).await?;
+        }
         let mut command = inner.git.command(words);
         command
             .env("GIT_DIR", inner.layout.repository(repo))
@@ -260,7 +263,6 @@ impl Repositories {
             .acquire(Payer::Pages, &repo.identifier, bytes)
             .await?;
         let mut running = inner.git.start(command, &memory).await?;
-        running.lower_priority();
         let stdout = running.stdout();
         let stdout = stdout.ok_or_else(|| io::Error::other("git has no standard output"))?;
         Ok((running, stdout, memory))

@@ -13,9 +13,14 @@
 //! .frozen/                             the tree of one moment, for a backup; emptied at open
 //! ```
 
-use std::path::PathBuf;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use grip_types::{Identifier, RepoAddr};
+
+use crate::disk;
 
 /// The directory of contributor repositories, and of their records.
 pub(crate) const CONTRIBUTORS: &str = ".prs";
@@ -24,6 +29,28 @@ pub(crate) const CONTRIBUTORS: &str = ".prs";
 pub(crate) fn is_npub(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     name.starts_with("npub1") && name.len() <= 100 && name.bytes().all(plain)
+}
+
+/// The directories beside those of owners.
+const OWN: [&str; 7] = [
+    ".objects",
+    CONTRIBUTORS,
+    ".staged",
+    ".quarantine",
+    ".archive",
+    ".damaged",
+    ".frozen",
+];
+
+/// Removes all repositories and what belongs to them below `root`, and nothing else. Nobody may use them
+/// meanwhile; what a crash leaves is removed by the next call. Blocks.
+pub fn remove_all(root: &Path) -> io::Result<()> {
+    for (name, kind) in disk::entries(root)? {
+        if kind.is_dir() && (is_npub(&name) || OWN.contains(&name.as_str())) {
+            fs::remove_dir_all(root.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 #[derive(Clone, Debug)]

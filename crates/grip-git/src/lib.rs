@@ -9,6 +9,7 @@ pub mod upload_request;
 pub mod user;
 
 mod bare;
+mod change_log;
 mod contributor_quotas;
 mod disk;
 mod inspect;
@@ -24,23 +25,31 @@ mod request_head;
 mod staged_uploads;
 mod upload_pack;
 
+pub use change_log::{
+    ChangeLog, LoggedBy, LoggedChange, LoggedState, PackFile, SetRef, StagedPack,
+};
 pub use contributor_quotas::{ContributorQuotas, Quota, Unit};
 pub use inspect::{
     ArchiveFormat, Blame, BlamedCommit, BlamedLine, GrepMatch, InspectBounds, InspectError,
 };
+pub use layout::remove_all;
 pub use memory::{MemoryFull, MemoryUse, Payer};
 pub use objects::{
     Change, Changes, CommitDetails, CommitFacts, DirectoryEntry, EntryKind, FileAt, FileKind,
     Listing, ObjectKind, PathEntry, PeelError, Person, TagFacts, TreeBounds, TreeEntry, TreeError,
     Version,
 };
-pub use packs::{Collected, DamagedPack, Promoted, RepackError, Repacked};
+pub use packs::{
+    CachedFrom, Collected, DamagedPack, Evicted, ForeignPack, PackSource, Promoted, RepackError,
+    Repacked,
+};
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError, Snapshot};
 pub use refs::{MoveRecord, Ref, RefChange, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
-    AdoptError, Archived, Disk, DiskFull, Frozen, Fsck, Garbage, GarbageRemoval, KeptObjects,
-    OpenError, Options, RepoError, Repositories, StageError, StagedTip,
+    AdoptError, Applied, Archived, Discarded, Disk, DiskFull, FetchPackFile, Frozen, Fsck, Garbage,
+    GarbageRemoval, KeptObjects, NamedTips, OpenError, Options, Prepared, RepoError, Repositories,
+    StageError, StagedTip, StorePackFiles, WithheldTips,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use upload_pack::PackStream;

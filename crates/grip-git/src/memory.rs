@@ -49,6 +49,13 @@ pub enum Payer {
     Pages,
 }
 
+impl Payer {
+    /// Whether no git client waits for it, so that it is done with what processors are free.
+    pub(crate) fn gives_way(self) -> bool {
+        matches!(self, Self::Fetch | Self::Maintenance | Self::Pages)
+    }
+}
+
 /// Whose part of the memory is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
@@ -291,6 +298,10 @@ fn subtract<K: Eq + Hash>(counted: &mut HashMap<K, u64>, key: &K, amount: u64) {
 }
 
 impl MemoryPermit {
+    pub(crate) fn payer(&self) -> Payer {
+        self.payer
+    }
+
     /// The most that the process may take.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes

@@ -5,7 +5,8 @@
 //!                 git writes       checked, synced        │ Packs │ ──borrow─▶ git upload-pack, fsck
 //!  adopt ────────────────────────────────────import─────▶ │       │ ──repack─▶ fewer packs, bitmap
 //!                                                         └───────┘ ──collect▶ unreachable objects
-//!                                                              └──────remove─▶ unused stores
+//!                                                            ▲ └──────remove─▶ unused stores
+//!  object store of a cluster ◀──────────────────────cache──────┘
 //! ```
 //!
 //! Code outside this module knows no file of an object store. The packs of an identifier lie in a
@@ -43,8 +44,10 @@ use crate::{
     process::Git,
 };
 
+mod cache;
 mod collect;
 mod damaged;
+mod foreign;
 mod import;
 mod marked;
 mod quarantined;
@@ -52,12 +55,16 @@ mod remove;
 mod repack;
 mod size;
 
+use cache::Cache;
+pub(crate) use cache::LISTS;
+pub use cache::{CachedFrom, Evicted, PackSource};
 pub use collect::Collected;
 pub(crate) use collect::{Removal, Roots, Unreachable, since};
 pub use damaged::DamagedPack;
+pub use foreign::ForeignPack;
 pub(crate) use marked::Marked;
 pub use quarantined::Promoted;
-pub(crate) use quarantined::{QuarantineDir, QuarantinedPack};
+pub(crate) use quarantined::{PACK_FILES, QuarantineDir, QuarantinedPack};
 pub(crate) use remove::remove_pack;
 pub use repack::{RepackError, Repacked};
 pub(crate) use size::{MEMORY_PER_OBJECT, StoreSize};
@@ -84,6 +91,7 @@ pub(crate) struct Packs {
     repacking: Permits<Identifier>,
     /// Empty directories of the quarantine for the next packs.
     spares: Mutex<Vec<PathBuf>>,
+    cache: Cache,
 }
 
 #[derive(Clone)]
@@ -101,7 +109,12 @@ struct Stamp {
 }
 
 impl Packs {
-    pub(crate) fn new(layout: Layout, git: Git, memory: Arc<MemoryBudget>) -> Arc<Self> {
+    pub(crate) fn new(
+        layout: Layout,
+        git: Git,
+        memory: Arc<MemoryBudget>,
+        cached_from: CachedFrom,
+    ) -> Arc<Self> {
         Arc::new(Self {
             layout,
             git,
@@ -114,6 +127,7 @@ impl Packs {
             receiving: Permits::new(),
             repacking: Permits::new(),
             spares: Mutex::default(),
+            cache: Cache::new(cached_from),
         })
     }
 
@@ -177,6 +191,8 @@ impl Packs {
         mut look: impl FnMut(&Reader) -> T,
         is_doubtful: impl Fn(&T) -> bool,
     ) -> io::Result<T> {
+        // What is opened is not evicted before it was looked at.
+        let _in_use = self.is_cached().then(|| self.borrow(identifier));
         let mut opened = self.open(identifier)?;
         let mut found = look(&opened.objects.reader());
         for _ in 1..max_looks {
@@ -200,6 +216,7 @@ impl Packs {
 
     /// The opened store, from memory unless its packs have changed.
     fn open(&self, identifier: &Identifier) -> io::Result<Opened> {
+        self.warm(identifier)?;
         let path = self.objects(identifier);
         // Before the directory is read, so that a change meanwhile makes the stamp differ.
         let stamp = Stamp {

@@ -10,7 +10,8 @@ use std::{
     process::{ExitStatus, Stdio},
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use grip_types::Oid;
+use rustix::process::{Pid, Signal, getpriority_process, kill_process_group, setpriority_process};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStderr, ChildStdin, ChildStdout},
@@ -30,6 +31,10 @@ const REUSES_MANY_PACKS: (u32, u32) = (2, 44);
 const MAX_THREADS: usize = 4;
 /// Memory that is counted but hardly touched: stacks of threads, and what the allocator rounds up.
 const OVERHEAD: u64 = 64 << 20;
+/// How much a process for which no client waits gives way to the rest.
+const NICENESS: i32 = 10;
+/// Ids handed to git at a time.
+const BATCH: usize = 1024;
 /// What is kept of what git says on its standard error; the rest is read and dropped.
 const MAX_STDERR: usize = 16 << 10;
 
@@ -43,6 +48,20 @@ pub enum GitMissing {
     Unreadable { git: PathBuf, said: String },
     #[error("git {}.{} is too old, 2.37 is needed: install a newer one, or name it with git_program", .0.0, .0.1)]
     TooOld((u32, u32)),
+}
+
+/// What a walk begins with, and what it leaves out with all that it leads to.
+pub(crate) fn walk_input(
+    from: impl IntoIterator<Item = Oid>,
+    not: impl IntoIterator<Item = Oid>,
+) -> impl Iterator<Item = Vec<u8>> {
+    let from = from.into_iter().map(|oid| format!("{oid}\n"));
+    let not = not.into_iter().map(|oid| format!("^{oid}\n"));
+    let mut lines = from.chain(not);
+    std::iter::from_fn(move || {
+        let batch: String = lines.by_ref().take(BATCH).collect();
+        (!batch.is_empty()).then(|| batch.into_bytes())
+    })
 }
 
 /// The git program, known to be new enough.
@@ -125,7 +144,7 @@ impl Git {
     }
 
     /// Starts a command that may take as much memory as `memory` says, which the caller keeps for
-    /// as long as it runs.
+    /// as long as it runs. Processors go to those first for whom a client waits.
     pub(crate) async fn start(
         &self,
         command: std::process::Command,
@@ -133,6 +152,9 @@ impl Git {
     ) -> io::Result<Running> {
         let running = self.starter.start(command).await?;
         running.limit_memory(memory);
+        if memory.payer().gives_way() {
+            running.lower_priority();
+        }
         Ok(running)
     }
 
@@ -152,6 +174,17 @@ impl Git {
             stdout,
             stderr,
         })
+    }
+
+    /// A walk over objects, which reads [`walk_input`] and writes the id of each on a line.
+    pub(crate) fn walk(&self) -> std::process::Command {
+        self.command([
+            "rev-list",
+            "--objects",
+            "--no-object-names",
+            "--ignore-missing",
+            "--stdin",
+        ])
     }
 
     /// Runs a command that reads `input`, and hands its output on as it comes.
@@ -254,9 +287,10 @@ impl Running {
     }
 
     /// Has it give way to everything else on this machine that wants a processor.
-    pub(crate) fn lower_priority(&self) {
+    fn lower_priority(&self) {
         if let Some(process) = self.id()
-            && let Err(error) = rustix::process::setpriority_process(Some(process), 10)
+            && let Err(error) = getpriority_process(None)
+                .and_then(|own| setpriority_process(Some(process), own + NICENESS))
         {
             tracing::debug!(%error, "git keeps its priority");
         }
@@ -348,6 +382,7 @@ pub(crate) struct Finished {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::{MemoryBudget, Payer};
 
     #[test]
     fn versions_are_read_with_their_suffixes() {
@@ -364,5 +399,28 @@ mod tests {
     fn a_missing_program_is_named() {
         let missing = Git::find(Path::new("/nonexistent/git"), Path::new("/"));
         assert!(matches!(missing, Err(GitMissing::NotStarted { .. })));
+    }
+
+    #[tokio::test]
+    async fn what_no_client_waits_for_gives_way_to_the_rest() {
+        let git = Git::find(Path::new("git"), Path::new("/")).unwrap();
+        let budget = MemoryBudget::new(1 << 30);
+        let identifier = grip_types::Identifier::parse("name").unwrap();
+        let mut priorities = Vec::new();
+        for payer in [
+            Payer::Unknown,
+            Payer::Fetch,
+            Payer::Maintenance,
+            Payer::Pages,
+        ] {
+            let memory = budget.acquire(payer, &identifier, 1 << 20).await.unwrap();
+            let mut command = git.command(["hash-object", "--stdin"]);
+            command.stdin(Stdio::piped());
+            let running = git.start(command, &memory).await.unwrap();
+            let priority = getpriority_process(running.id());
+            priorities.push(priority.unwrap());
+        }
+        let usual = priorities[0];
+        assert!(priorities[1..].iter().all(|p| *p > usual), "{priorities:?}");
     }
 }

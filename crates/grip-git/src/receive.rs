@@ -296,6 +296,7 @@ impl Repositories {
             let receiving = inner.packs.receive(&identifier);
             drop(turn);
             let packs = &inner.packs;
+            packs.warm(&identifier)?;
             packs.quarantine_dir(&identifier, in_use, Some(receiving))
         })
         .await

@@ -11,6 +11,6 @@ pub use moves::{MoveRecord, RefChange, RefMove};
 pub use snapshot::{Ref, RefSnapshot};
 
 pub(crate) use advertise::AGENT;
-pub(crate) use edit::apply;
+pub(crate) use edit::{apply, resolve};
 pub(crate) use moves::{hidden_name, hidden_tip, record};
 pub(crate) use packed::{parse, write};

@@ -4,6 +4,7 @@
 //! one identifier are serialised here as well as by the caller, so that no caller can break a file.
 
 use std::{
+    collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,35 +17,48 @@ use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    bare, disk,
+    bare::{self, Draft},
+    change_log::{LoggedBy, LoggedChange, SetRef},
+    disk,
     layout::{self, Layout},
     memory::{self, MemoryBudget, MemoryUse, Payer},
-    packs::{DamagedPack, Packs},
+    packs::{CachedFrom, DamagedPack, Packs},
     process::{Finished, Git, GitMissing},
-    refs::{self, MoveRecord, RefSnapshot, RefUpdateError},
+    refs::{self, MoveRecord, Ref, RefSnapshot, RefUpdateError},
     staged_uploads::{StagedUploads, StagingBudgets},
 };
 
 mod adopt;
+mod apply;
 mod archive;
+mod cache;
 mod collect;
+mod discard;
+mod disk_state;
 mod former_tips;
 mod free_space;
 mod freeze;
 mod hidden_tips;
 mod objects;
+mod prepare;
 mod staged;
 mod suspects;
 mod tips;
+mod withheld;
 
 pub use adopt::AdoptError;
+pub use apply::{Applied, FetchPackFile};
 pub use archive::Archived;
 pub use collect::{Garbage, GarbageRemoval};
+pub use discard::Discarded;
+pub use disk_state::StorePackFiles;
 pub use free_space::{Disk, DiskFull};
 pub use freeze::{Frozen, KeptObjects};
 pub(crate) use objects::{Failure, list};
+pub use prepare::Prepared;
 pub use staged::{StageError, StagedTip};
 pub(crate) use suspects::Suspects;
+pub use withheld::{NamedTips, WithheldTips};
 
 /// How repositories are kept. All but `root` have a default.
 #[derive(Clone, Debug)]
@@ -74,6 +88,10 @@ pub struct Options {
     pub staging: StagingBudgets,
     /// Memory for all git processes together; default half of what the machine has.
     pub memory_bytes: u64,
+    /// Has every change of refs, repositories and packs logged before it is made; default none.
+    pub log: LoggedBy,
+    /// Where packs come from that are not on this disk; default nowhere.
+    pub cached_from: CachedFrom,
 }
 
 impl Options {
@@ -92,6 +110,8 @@ impl Options {
             also_kept_free: Vec::new(),
             staging: StagingBudgets::default(),
             memory_bytes: memory::default_limit(),
+            log: LoggedBy::default(),
+            cached_from: CachedFrom::default(),
         }
     }
 }
@@ -128,6 +148,12 @@ pub enum RepoError {
         identifier: Identifier,
         source: io::Error,
     },
+    /// They are in the object store of the cluster, which does not give them: worth another try.
+    #[error("packs of {identifier} cannot be fetched")]
+    NotFetched {
+        identifier: Identifier,
+        source: io::Error,
+    },
     #[error("{identifier} lacks the object {oid}")]
     Missing { identifier: Identifier, oid: Oid },
     /// Damaged, malformed or larger than anybody makes them: to try again does not help.
@@ -153,7 +179,10 @@ pub(crate) struct Inner {
     pub(crate) memory: Arc<MemoryBudget>,
     staged: StagedUploads,
     pub(crate) suspects: Suspects,
+    withheld: WithheldTips,
     snapshots: Mutex<Snapshots>,
+    /// Repositories that were prepared and not needed, to be removed by the next who may block.
+    unneeded: Mutex<Vec<PathBuf>>,
 }
 
 /// The refs used last, up to a weight in bytes.
@@ -240,19 +269,31 @@ impl Repositories {
         let layout = Layout { root };
         let memory = MemoryBudget::new(options.memory_bytes);
         let inner = Inner {
-            packs: Packs::new(layout.clone(), git.clone(), Arc::clone(&memory)),
+            packs: Packs::new(
+                layout.clone(),
+                git.clone(),
+                Arc::clone(&memory),
+                options.cached_from.clone(),
+            ),
             memory,
             layout,
             git,
             staged: StagedUploads::default(),
             suspects: Suspects::default(),
+            withheld: WithheldTips::default(),
             snapshots: Mutex::new(Snapshots::new(options.ref_cache_bytes)),
+            unneeded: Mutex::default(),
             options: options.clone(),
         };
         inner.prepare_root().map_err(failed)?;
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// Says whether other copies follow this one: what no log names is not taken then.
+    pub fn is_replicated(&self) -> bool {
+        self.inner.options.log.is_some()
     }
 
     pub fn options(&self) -> &Options {
@@ -267,7 +308,7 @@ impl Repositories {
     /// Makes an empty repository; one that is there already stays as it is.
     pub fn create(&self, repo: &RepoAddr) -> Result<(), RepoError> {
         let _turn = self.inner.lock(&repo.identifier);
-        self.inner.create(repo)
+        self.inner.create(repo, None)
     }
 
     /// Says whether there is a repository; a symbolic link in its place does not count.
@@ -301,7 +342,7 @@ impl Repositories {
         edits: &[RefEdit],
         head: Option<&RefName>,
     ) -> Result<Arc<RefSnapshot>, RefUpdateError> {
-        self.change_refs(repo, edits, head, None)
+        self.change_refs(repo, edits, head, None, None)
     }
 
     /// The same, and keeps every tip that a branch or tag loses, in the same step.
@@ -312,50 +353,90 @@ impl Repositories {
         head: Option<&RefName>,
         record: &MoveRecord,
     ) -> Result<Arc<RefSnapshot>, RefUpdateError> {
-        self.change_refs(repo, edits, head, Some(record))
+        self.change_refs(repo, edits, head, Some(record), None)
     }
 
+    /// `logged` are the refs as another copy had them, which are taken without a look at the objects if
+    /// they say enough.
     fn change_refs(
         &self,
         repo: &RepoAddr,
         edits: &[RefEdit],
         head: Option<&RefName>,
         record: Option<&MoveRecord>,
+        logged: Option<&[SetRef]>,
     ) -> Result<Arc<RefSnapshot>, RefUpdateError> {
         if let Some(head) = head.filter(|head| !head.is_head()) {
             return Err(RefUpdateError::Head(head.clone()));
         }
+        let unreachable = |source| unreachable_objects(&repo.identifier, source);
+        if logged.is_none() && !repo.is_contributor() {
+            // Before the lock is taken: it may take a while.
+            self.inner
+                .packs
+                .warm(&repo.identifier)
+                .map_err(unreachable)?;
+        }
         let _turn = self.inner.lock(&repo.identifier);
         let before = self.inner.load(repo)?;
-        let reader = if staged::touches_nostr(edits) || repo.is_contributor() {
-            self.inner.own_reader(repo)
-        } else {
-            self.inner.packs.reader(&repo.identifier)
-        };
-        let reader = reader.map_err(|e| unreachable_objects(&repo.identifier, e))?;
         let mut all = edits.to_vec();
         all.extend(record.map_or_else(Vec::new, |record| {
             refs::record(before.kept(), edits, record)
         }));
-        let after = refs::apply(&before, &all, &reader)?;
+        let after = match logged.and_then(peeled_tips) {
+            Some(peeled) => refs::apply(&before, &all, |name, oid| {
+                let peeled = peeled.get(name).copied().filter(|peeled| *peeled != oid);
+                let name = name.clone();
+                Ok(Ref { name, oid, peeled })
+            })?,
+            None => {
+                let reader = if staged::touches_nostr(edits) || repo.is_contributor() {
+                    self.inner.own_reader(repo)
+                } else {
+                    self.inner.packs.reader(&repo.identifier)
+                };
+                let reader = reader.map_err(unreachable)?;
+                refs::apply(&before, &all, |name, oid| refs::resolve(name, oid, &reader))?
+            }
+        };
         let head = head.filter(|head| before.head() != Some(head));
         if after.is_none() && head.is_none() {
             return Ok(before);
         }
         let path = self.inner.layout.repository(repo);
+        let staged = self.inner.staged_for(repo, edits)?;
         // A failed write may have gone through after all: nothing in memory is right until re-read.
         self.inner.snapshots.lock().remove(repo);
-        if let Some(after) = &after {
-            self.inner
-                .note_former_tips(&repo.identifier, &before, edits);
-            fault::point("git.refs.before");
-            disk::replace(&path.join("packed-refs"), &refs::write(after))?;
-            fault::point("git.refs.written");
-        }
-        if let Some(head) = head {
-            disk::replace(&path.join("HEAD"), bare::head_file(head).as_bytes())?;
-            fault::point("git.head.written");
-        }
+        let change = || {
+            let all_before;
+            let now = match &after {
+                Some(after) => after,
+                None => {
+                    all_before = before.all();
+                    &all_before
+                }
+            };
+            LoggedChange::Refs {
+                repo: repo.clone(),
+                refs: all.iter().map(|edit| SetRef::of(edit, now)).collect(),
+                head: head.cloned(),
+                staged,
+            }
+        };
+        self.inner.options.log.before(change, || {
+            if let Some(after) = &after {
+                self.inner
+                    .note_former_tips(&repo.identifier, &before, edits);
+                fault::point("git.refs.before");
+                disk::replace(&path.join("packed-refs"), &refs::write(after))?;
+                fault::point("git.refs.written");
+            }
+            if let Some(head) = head {
+                disk::replace(&path.join("HEAD"), bare::head_file(head).as_bytes())?;
+                fault::point("git.head.written");
+            }
+            Ok(())
+        })?;
         let refs = after.unwrap_or_else(|| before.all());
         let head = head.or(before.head()).cloned();
         let after = self.inner.remember(repo, RefSnapshot::new(refs, head));
@@ -376,9 +457,12 @@ impl Repositories {
             .ok_or_else(|| RepoError::NotFound(repo.clone()))?;
         let aside = self.inner.layout.damaged(&repo.identifier);
         let name = format!("{}-{}.packed-refs", repo.npub(), disk::unique());
-        let moved = disk::make_dirs(&self.inner.layout.root, &aside)
-            .and_then(|()| fs::rename(path.join("packed-refs"), aside.join(name)))
-            .and_then(|()| disk::replace(&path.join("packed-refs"), &refs::write(&[])));
+        let change = || LoggedChange::ClearRefs { repo: repo.clone() };
+        let moved = self.inner.options.log.before(change, || {
+            disk::make_dirs(&self.inner.layout.root, &aside)
+                .and_then(|()| fs::rename(path.join("packed-refs"), aside.join(name)))
+                .and_then(|()| disk::replace(&path.join("packed-refs"), &refs::write(&[])))
+        });
         moved.map_err(|source| unreachable_repo(repo, source))
     }
 
@@ -395,6 +479,8 @@ impl Repositories {
     /// that is no damage.
     pub async fn fsck(&self, repo: &RepoAddr) -> Result<Fsck, RepoError> {
         self.refs(repo)?;
+        let _in_use = self.inner.packs.borrow(&repo.identifier);
+        self.warm_later(&repo.identifier).await?;
         let mut command =
             self.inner
                 .git
@@ -478,28 +564,50 @@ impl Inner {
         self.packs.lock(identifier)
     }
 
-    /// Makes a repository that is not there; the caller holds the lock.
-    fn create(&self, repo: &RepoAddr) -> Result<(), RepoError> {
+    /// Makes a repository that is not there, of `draft` if there is one; the caller holds the lock.
+    fn create(&self, repo: &RepoAddr, draft: Option<&Draft>) -> Result<(), RepoError> {
         if self.find(repo)?.is_some() {
             return self.load(repo).map(drop);
         }
         let target = self.layout.repository(repo);
-        let alternates = (!repo.is_contributor()).then(|| layout::alternates(&repo.identifier));
-        let store = match &alternates {
-            Some(_) => self.packs.ensure(&repo.identifier),
-            None => Ok(()),
+        let store = if repo.is_contributor() {
+            Ok(())
+        } else {
+            self.packs.ensure(&repo.identifier)
         };
-        let make = || {
-            disk::make_dirs(&self.layout.root, &self.layout.owner_of(repo))?;
-            let quarantines = self.layout.quarantines();
-            bare::create(&quarantines, &target, alternates.as_deref())
+        let make = || match draft {
+            Some(draft) => draft.put(&target),
+            None => self.draft(repo)?.put(&target),
         };
-        let made = store.and_then(|()| match make() {
-            // Another repository of the contributor was the last, and took their directory along.
-            Err(error) if disk::is_absent(&error) => make(),
-            made => made,
+        let change = || LoggedChange::Create { repo: repo.clone() };
+        let made = store.and_then(|()| {
+            let log = &self.options.log;
+            log.before(change, || self.in_owner_directory(repo, make))
         });
         made.map_err(|source| unreachable_repo(repo, source))
+    }
+
+    /// An empty repository that has no place yet.
+    fn draft(&self, repo: &RepoAddr) -> io::Result<Draft> {
+        let alternates = (!repo.is_contributor()).then(|| layout::alternates(&repo.identifier));
+        Draft::make(&self.layout.quarantines(), alternates.as_deref())
+    }
+
+    /// Puts something into the directory of an owner, which is made if it is not there.
+    fn in_owner_directory(
+        &self,
+        repo: &RepoAddr,
+        mut put: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut try_put = || {
+            disk::make_dirs(&self.layout.root, &self.layout.owner_of(repo))?;
+            put()
+        };
+        match try_put() {
+            // Another repository of the owner was the last, and took their directory along.
+            Err(error) if disk::is_absent(&error) => try_put(),
+            put => put,
+        }
     }
 
     /// The directory of a repository; an error if a symbolic link is in the way.
@@ -596,6 +704,12 @@ pub(crate) fn unreachable_objects(identifier: &Identifier, source: io::Error) ->
         identifier: identifier.clone(),
         source,
     }
+}
+
+/// What each ref leads to, if all that are set say so.
+fn peeled_tips(refs: &[SetRef]) -> Option<HashMap<&RefName, Oid>> {
+    let set = refs.iter().filter(|set| set.oid.is_some());
+    set.map(|set| Some((&set.name, set.peeled?))).collect()
 }
 
 fn read_snapshot(repo: &RepoAddr, path: &Path) -> Result<RefSnapshot, RepoError> {

@@ -131,7 +131,7 @@ pub struct StagedTotals {
 }
 
 /// A pack that refs of one repository rest on and no event has named.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct StagedUpload {
     /// The name of its files, without an extension.
     pub(crate) pack: String,

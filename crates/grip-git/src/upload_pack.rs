@@ -68,6 +68,9 @@ impl Repositories {
             let packet = error_packet(&nothing);
             return Ok(Box::pin(stream::once(async move { Ok(packet) })));
         }
+        if !repo.is_contributor() {
+            self.warm(&repo.identifier)?;
+        }
         let size = self.inner.size(repo);
         let size = size.map_err(|source| unreachable_objects(&repo.identifier, source))?;
         let start = Start {
@@ -129,18 +132,19 @@ impl Start {
         let quarantines = inner.layout.quarantines();
         let limit = options.max_request_bytes;
         let mut request = collect(body, limit, options.stall, &quarantines).await?;
-        if self.repo.is_contributor() {
+        let mut unshown = None;
+        if self.repositories.may_withhold(&self.repo) {
             let (repositories, repo) = (self.repositories.clone(), self.repo.clone());
-            let check = move || {
-                match &mut request {
+            let look = move || {
+                let unshown = match &mut request {
                     Request::Small(bytes) => {
-                        repositories.check_wants(&repo, &mut io::Cursor::new(bytes))?;
+                        repositories.unshown_wants(&repo, &mut io::Cursor::new(bytes))?
                     }
-                    Request::Large(file) => repositories.check_wants(&repo, file)?,
-                }
-                Ok::<_, io::Error>(request)
+                    Request::Large(file) => repositories.unshown_wants(&repo, file)?,
+                };
+                Ok::<_, io::Error>((request, unshown))
             };
-            request = grip_tasks::spawn_blocking(check).await??;
+            (request, unshown) = grip_tasks::spawn_blocking(look).await??;
         }
         let mut command = self.command();
         let bytes = match request {
@@ -157,6 +161,13 @@ impl Start {
             .memory
             .acquire(self.payer, &self.repo.identifier, self.memory_bytes);
         let memory = memory.await.map_err(io::Error::other)?;
+        if let Some(unshown) = unshown {
+            let check = self
+                .repositories
+                .check_unshown(&self.repo, unshown, &memory);
+            let checked = time::timeout(options.upload_idle, check).await;
+            checked.map_err(|_| io::ErrorKind::TimedOut)??;
+        }
         let mut running = inner.git.start(command, &memory).await?;
         let stdin = running.stdin();
         let stderr = running.stderr();

@@ -8,6 +8,7 @@ mod announcement;
 mod announcements;
 mod decision;
 mod deletion;
+mod known;
 mod pull_request;
 mod related;
 mod state;
@@ -25,11 +26,12 @@ pub(crate) use announcements::{Announcements, Denial, EventStatus, Grant, why_no
 #[cfg(test)]
 pub(crate) use decision::HELD;
 pub(crate) use decision::{Cause, Decision, Effect, Outcome, Reason, Step};
+pub(crate) use known::{KnownAnnouncement, ReadAnnouncement, ReadAnnouncements};
 pub(crate) use pull_request::{
     belongs_to, contributor_repositories, is_banned, is_relevant, roots, targets,
 };
 pub(crate) use state::effective_state;
-pub(crate) use view::{Found, HeldAnnouncement, HeldState, View, ViewError};
+pub(crate) use view::{Found, HeldState, RequestRefs, View, ViewError};
 
 use crate::policy::Policy;
 use decision::{Prefix, Trail};

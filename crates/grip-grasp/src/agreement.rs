@@ -17,6 +17,6 @@ mod unsettled;
 pub(crate) use audit::Auditor;
 pub use check::{CheckOptions, CheckRange, Checked};
 pub use disagreement::{Disagreement, Fault};
-pub(crate) use expected::Expected;
+pub(crate) use expected::{Expected, Scope};
 pub(crate) use settle::announced;
 pub(crate) use unsettled::Unsettled;

@@ -88,12 +88,10 @@ impl Walk<'_> {
 
     /// A repository is known by the address of its owner's state, too.
     fn own_addresses(&self) -> [Address; 2] {
-        let announcement = Address::of_announcement(self.without);
-        let state = Address {
-            kind: kinds::STATE,
-            ..announcement.clone()
-        };
-        [announcement, state]
+        [
+            Address::of_announcement(self.without),
+            Address::of_state(self.without),
+        ]
     }
 
     /// All that is connected with an event, and whether it has something else to belong to.

@@ -21,16 +21,16 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_db::{Db, DbError, WritePermit};
-use grip_git::{MoveRecord, Quarantine, RepoError, Repositories};
+use grip_git::{Discarded, MoveRecord, Prepared, Quarantine, RepoError, Repositories};
 use grip_nostr::{Address, Event, EventId, PublicKey, RepoAddr, Timestamp};
 use grip_purgatory::{Change, Row};
 use grip_relay::Writer;
-use grip_store::{Aged, Put, Retention, StoreError, Vanished, WriteView};
+use grip_store::{Aged, Kept, Put, Retention, StoreError, Vanished, WriteView};
 use grip_tasks::fault;
 use grip_types::{Identifier, RefEdit, RefName};
 use parking_lot::Mutex;
 
-use crate::error::GraspError;
+use crate::{RequestTimes, error::GraspError};
 
 pub(crate) use self::journal::Journal;
 
@@ -92,9 +92,13 @@ impl Commit {
         changed.map(drop).map_err(GraspError::refs(addr))
     }
 
-    /// Has a repository: the one archived under this name, or an empty one. Says whether it came
-    /// out of the archive. Blocks.
-    pub(crate) fn create_repository(&self, addr: &RepoAddr) -> Result<bool, GraspError> {
+    /// Has a repository: the one archived under this name, or an empty one, which may be `prepared`. Says
+    /// whether it came out of the archive. Blocks.
+    pub(crate) fn create_repository(
+        &self,
+        addr: &RepoAddr,
+        prepared: Option<Prepared>,
+    ) -> Result<bool, GraspError> {
         if self.repositories.exists(addr) {
             return Ok(false);
         }
@@ -102,7 +106,10 @@ impl Commit {
         if restored.map_err(GraspError::repository(addr))? {
             return Ok(true);
         }
-        let created = self.repositories.create(addr);
+        let created = match prepared {
+            Some(prepared) => self.repositories.create_prepared(prepared),
+            None => self.repositories.create(addr),
+        };
         created
             .map(|()| false)
             .map_err(GraspError::repository(addr))
@@ -121,13 +128,9 @@ impl Commit {
         archived.map_err(GraspError::repository(addr))
     }
 
-    /// Removes a repository without refs; false if it has some. Blocks.
-    pub(crate) fn remove_repository(&self, addr: &RepoAddr) -> Result<bool, GraspError> {
-        match self.repositories.remove_empty(addr) {
-            Ok(_) => Ok(true),
-            Err(RepoError::NotEmpty(_)) => Ok(false),
-            Err(error) => Err(GraspError::repository(addr)(error)),
-        }
+    /// Takes a repository without refs out of its place. Blocks.
+    pub(crate) fn take_repository(&self, addr: &RepoAddr) -> Result<Option<Discarded>, RepoError> {
+        self.repositories.take_empty(addr)
     }
 
     /// Stores events and tells subscribers of them.
@@ -201,6 +204,36 @@ impl Commit {
     ) -> Result<Aged, GraspError> {
         self.change(move |view, _| view.age_requests(&ids, now, &retention))
             .await
+    }
+
+    /// Keeps versions of announcements and states that another server had replaced.
+    pub(crate) async fn keep_versions(
+        &self,
+        versions: Vec<Event>,
+    ) -> Result<Vec<Kept>, GraspError> {
+        self.change(move |view, _| versions.iter().map(|it| view.keep_version(it)).collect())
+            .await
+    }
+
+    /// Gives requests the times that another server knows of; says of how many they changed.
+    pub(crate) async fn backdate_requests(
+        &self,
+        times: Vec<RequestTimes>,
+    ) -> Result<usize, GraspError> {
+        self.change(move |view, _| {
+            let mut changed = 0;
+            for times in &times {
+                let RequestTimes {
+                    request,
+                    first_seen,
+                    last_used,
+                } = times;
+                let dated = view.backdate_request(request, *first_seen, *last_used)?;
+                changed += usize::from(dated);
+            }
+            Ok(changed)
+        })
+        .await
     }
 
     /// Forgets the history and the deletion requests of an author up to a time.

@@ -3,22 +3,25 @@
 //! An owner leaves by an announcement that does not list this server, or whose own time is over. It
 //! is not served, so nothing in the relay stands against a replay of the one before it.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
 
-use grip_nostr::{Event, EventId, RepoAddr, Timestamp};
-use grip_purgatory::{Change, Millis, Row};
+use grip_nostr::{Event, EventId, PublicKey, RepoAddr, Timestamp};
+use grip_purgatory::{Change, Row};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    RepositoryStatus,
     error::GraspError,
     grasp::{Core, now},
 };
 
 /// The class of its rows in the journal.
 const CLASS: &str = "departure";
-/// How many are remembered. Beyond it the one that was noted first goes: each cost its owner an
-/// announcement that was taken here.
+/// How many are remembered; which of them go beyond it says [`Departures::make_room`].
 const MAX_REMEMBERED: usize = 20_000;
 
 /// The announcement by which an owner left.
@@ -43,9 +46,26 @@ impl Departure {
     }
 }
 
+/// What is remembered of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+struct Remembered {
+    #[serde(flatten)]
+    departure: Departure,
+    /// The repository had data: to get so far costs more than an event.
+    #[serde(default = "yes")]
+    was_served: bool,
+    #[serde(skip)]
+    noted: i64,
+}
+
+/// Of rows of before it is not known.
+fn yes() -> bool {
+    true
+}
+
 #[derive(Default)]
 pub(crate) struct Departures {
-    by_addr: Mutex<BTreeMap<RepoAddr, (Millis, Departure)>>,
+    by_addr: Mutex<BTreeMap<RepoAddr, Remembered>>,
 }
 
 impl Departures {
@@ -56,9 +76,16 @@ impl Departures {
             let ours = row.class == CLASS;
             let addr = row.key.split_once('/').filter(|_| ours);
             let addr = addr.and_then(|(npub, name)| RepoAddr::from_segments(npub, name));
-            let departure = serde_json::from_str(&row.payload);
-            if let (Some(addr), Ok(departure)) = (addr, departure) {
-                by_addr.insert(addr, (Millis::new(row.expires_at), departure));
+            let remembered = serde_json::from_str::<Remembered>(&row.payload);
+            if let (Some(addr), Ok(remembered)) = (addr, remembered) {
+                let noted = row.expires_at;
+                by_addr.insert(
+                    addr,
+                    Remembered {
+                        noted,
+                        ..remembered
+                    },
+                );
             }
             !ours
         });
@@ -68,18 +95,35 @@ impl Departures {
     }
 
     pub(crate) fn get(&self, addr: &RepoAddr) -> Option<Departure> {
-        self.by_addr
-            .lock()
-            .get(addr)
-            .map(|(_, departure)| *departure)
+        let by_addr = self.by_addr.lock();
+        by_addr.get(addr).map(|remembered| remembered.departure)
     }
 
-    /// What has to be forgotten for one more to be remembered.
-    fn make_room(&self) -> Option<RepoAddr> {
+    /// What has to be forgotten for one more to be remembered, where there are `most`: of repositories that
+    /// never had data before others, of the owner with the most of them, the earliest. Announcing and
+    /// leaving costs two events: without that, anybody's would make the node forget everybody's. A
+    /// hundredth goes at a time, so that not each of them is compared with all others.
+    fn make_room(&self, most: usize) -> Vec<RepoAddr> {
         let by_addr = self.by_addr.lock();
-        let first = by_addr.iter().min_by_key(|(_, (noted, _))| *noted);
-        let first = first.filter(|_| by_addr.len() >= MAX_REMEMBERED);
-        first.map(|(addr, _)| addr.clone())
+        if by_addr.len() < most {
+            return Vec::new();
+        }
+        let mut counts: HashMap<PublicKey, usize> = HashMap::new();
+        for addr in by_addr.keys() {
+            *counts.entry(addr.owner).or_default() += 1;
+        }
+        let mut ranked: Vec<_> = by_addr
+            .iter()
+            .map(|(addr, remembered)| {
+                let count = Reverse(counts[&addr.owner]);
+                (remembered.was_served, count, remembered.noted, addr)
+            })
+            .collect();
+        ranked.sort_unstable();
+        let first_had_data = ranked.first().is_some_and(|(had_data, ..)| *had_data);
+        let going = ranked.into_iter().take((most / 100).max(1));
+        let going = going.filter(|(had_data, ..)| *had_data == first_had_data);
+        going.map(|(.., addr)| addr.clone()).collect()
     }
 }
 
@@ -96,22 +140,31 @@ impl Core {
             return Ok(());
         }
         let mut changes = Vec::new();
-        if let Some(first) = self.departures.make_room() {
-            changes.push(removal(&first));
-            self.departures.by_addr.lock().remove(&first);
+        for going in self.departures.make_room(MAX_REMEMBERED) {
+            changes.push(removal(&going));
+            self.departures.by_addr.lock().remove(&going);
         }
-        let noted = now();
-        let payload = serde_json::to_string(&departure).expect("plain values are always JSON");
+        let noted = now().get();
+        let had_data = {
+            let by_addr = self.departures.by_addr.lock();
+            by_addr.get(addr).is_some_and(|before| before.was_served)
+        };
+        let remembered = Remembered {
+            departure,
+            was_served: had_data || self.hosted.status(addr) == Some(RepositoryStatus::Served),
+            noted,
+        };
+        let payload = serde_json::to_string(&remembered).expect("plain values are always JSON");
         changes.push(Change::Put(Row {
             class: CLASS.to_owned(),
             key: addr.path(),
             identifier: addr.identifier.as_str().to_owned(),
             payload,
-            expires_at: noted.get(),
+            expires_at: noted,
         }));
         self.write_held(changes).await?;
         let mut by_addr = self.departures.by_addr.lock();
-        by_addr.insert(addr.clone(), (noted, departure));
+        by_addr.insert(addr.clone(), remembered);
         Ok(())
     }
 
@@ -129,5 +182,61 @@ fn removal(addr: &RepoAddr) -> Change {
     Change::Remove {
         class: CLASS.to_owned(),
         key: addr.path(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grip_types::Identifier;
+    use nostr::prelude::Keys;
+
+    use super::*;
+
+    fn remembered(noted: i64, was_served: bool) -> Remembered {
+        Remembered {
+            departure: Departure {
+                id: EventId::from_byte_array([7; 32]),
+                created_at: Timestamp::from_secs(7),
+            },
+            was_served,
+            noted,
+        }
+    }
+
+    /// Whose share it is: a flood of announcements and departures makes the node forget its own.
+    #[test]
+    fn g01_64_a_flood_of_departures_makes_nobody_elses_forgotten() {
+        let departures = Departures::default();
+        let put = |owner: &Keys, name: &str, noted, was_served| {
+            let identifier = Identifier::parse(name).unwrap();
+            let addr = RepoAddr::new(owner.public_key(), identifier);
+            let remembered = remembered(noted, was_served);
+            departures.by_addr.lock().insert(addr.clone(), remembered);
+            addr
+        };
+        let [honest, newcomer, flooder] = [(); 3].map(|()| Keys::generate());
+        let kept = put(&honest, "x", 1, true);
+        let young = put(&newcomer, "x", 2, false);
+        let flood: Vec<RepoAddr> = (0..8)
+            .map(|n| put(&flooder, &format!("s{n}"), 3 + n, false))
+            .collect();
+        assert!(departures.make_room(11).is_empty());
+        for expected in &flood[..7] {
+            assert_eq!(departures.make_room(1), std::slice::from_ref(expected));
+            departures.by_addr.lock().remove(expected);
+        }
+        // One of each is left: what never had data goes before what had, the earliest first.
+        for expected in [&young, &flood[7], &kept] {
+            assert_eq!(departures.make_room(1), std::slice::from_ref(expected));
+            departures.by_addr.lock().remove(expected);
+        }
+    }
+
+    #[test]
+    fn a_row_of_before_is_read_as_one_of_a_repository_with_data() {
+        let departure = remembered(0, true).departure;
+        let text = serde_json::to_string(&departure).unwrap();
+        let read: Remembered = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, remembered(0, true));
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use grip_git::Prepared;
 use grip_nostr::{EventId, RepoAddr};
 use grip_purgatory::Phase;
 use grip_types::Identifier;
@@ -22,21 +23,38 @@ impl Core {
         self: &'a Arc<Self>,
         effects: Vec<Effect>,
     ) -> BoxFuture<'a, Result<(), GraspError>> {
+        self.carry_out_prepared(effects, None)
+    }
+
+    /// The same, with a repository that was made before the turns were taken, if one is needed.
+    pub(crate) fn carry_out_prepared<'a>(
+        self: &'a Arc<Self>,
+        effects: Vec<Effect>,
+        mut prepared: Option<Prepared>,
+    ) -> BoxFuture<'a, Result<(), GraspError>> {
         Box::pin(async move {
             for effect in effects {
-                self.carry_out_one(effect).await?;
+                self.carry_out_one(effect, &mut prepared).await?;
             }
             Ok(())
         })
     }
 
-    async fn carry_out_one(self: &Arc<Self>, effect: Effect) -> Result<(), GraspError> {
+    async fn carry_out_one(
+        self: &Arc<Self>,
+        effect: Effect,
+        prepared: &mut Option<Prepared>,
+    ) -> Result<(), GraspError> {
         match effect {
-            Effect::CreateRepository(addr) => self.open_repository(addr).await,
+            Effect::CreateRepository(addr) => {
+                let prepared = prepared.take_if(|it| *it.repo() == addr);
+                self.open_repository(addr, prepared).await
+            }
             Effect::KeepAlive(addr) => {
-                if self.keep_alive(&addr).await? {
+                let prepared = prepared.take_if(|it| *it.repo() == addr);
+                if self.keep_alive(&addr, prepared).await? {
                     // The archive has refs of a state that may be gone.
-                    self.settle(&addr.identifier).await;
+                    self.settle_after(&addr.identifier, addr.owner).await;
                 }
                 Ok(())
             }
@@ -68,18 +86,23 @@ impl Core {
             Effect::Reexamine(identifier) => {
                 let released = self.release(&identifier, DataSource::Announcement).await;
                 released.log(&identifier);
+                self.settle_released(&identifier, &released).await;
                 Ok(())
             }
         }
     }
 
     /// Has a repository for an announcement that was just accepted.
-    async fn open_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<(), GraspError> {
+    async fn open_repository(
+        self: &Arc<Self>,
+        addr: RepoAddr,
+        prepared: Option<Prepared>,
+    ) -> Result<(), GraspError> {
         self.end_withdrawal(&addr).await?;
         self.forget_departure(&addr).await?;
         let status = self.hosted.status(&addr);
-        self.have_repository(addr, status.unwrap_or(RepositoryStatus::Held))
-            .await
+        let status = status.unwrap_or(RepositoryStatus::Held);
+        self.have_repository(addr, status, prepared).await
     }
 
     /// Has a repository; what the archive brings back may hold refs that nothing notes any more.
@@ -87,10 +110,11 @@ impl Core {
         self: &Arc<Self>,
         addr: RepoAddr,
         status: RepositoryStatus,
+        prepared: Option<Prepared>,
     ) -> Result<(), GraspError> {
         let ensure = {
             let addr = addr.clone();
-            move |core: &Self| core.ensure_repository(&addr, status)
+            move |core: &Self| core.ensure_repository(&addr, status, prepared)
         };
         if self.blocking("git.create", ensure).await?? {
             self.hold_orphan_refs(vec![addr]).await?;
@@ -100,11 +124,15 @@ impl Core {
 
     /// Restarts the time of a held announcement; one that was hidden gets its repository back, which
     /// is what is told.
-    pub(crate) async fn keep_alive(self: &Arc<Self>, addr: &RepoAddr) -> Result<bool, GraspError> {
+    pub(crate) async fn keep_alive(
+        self: &Arc<Self>,
+        addr: &RepoAddr,
+        prepared: Option<Prepared>,
+    ) -> Result<bool, GraspError> {
         let before = self.held(|purgatory| purgatory.revive(addr, now())).await?;
         let was_hidden = before == Some(Phase::Hidden);
         if was_hidden {
-            self.have_repository(addr.clone(), RepositoryStatus::Held)
+            self.have_repository(addr.clone(), RepositoryStatus::Held, prepared)
                 .await?;
         }
         Ok(was_hidden)

@@ -9,18 +9,18 @@ use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use grip_db::Db;
 use grip_git::Repositories;
-use grip_nostr::{RepoAddr, Timestamp};
+use grip_nostr::{PublicKey, RepoAddr, Timestamp};
 use grip_purgatory::{Bounds, Millis, Purgatory};
 use grip_relay::Writer;
 use grip_store::{EventStore, ReadView};
 use grip_tasks::{Lanes, Periodic, TaskGroup, Turn};
-use grip_types::Identifier;
+use grip_types::{ClientNetwork, Identifier, Owner};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
     Policy,
-    admission::{View, ViewError},
+    admission::{ReadAnnouncements, View, ViewError},
     agreement::{Auditor, Unsettled},
     collection::{Collecting, Keep},
     commit::Commit,
@@ -35,7 +35,7 @@ use crate::{
     node_view::NodeView,
     operator::Blocks,
     profiles::Newcomers,
-    push::PushPermits,
+    push::{PushPermits, RequestBytes},
     recent_refusals::RecentRefusals,
     unused_stores::RetainedStores,
     withdrawal::Withdrawals,
@@ -81,6 +81,8 @@ pub(crate) struct Core {
     /// For reading and receiving; what changes goes through `commit`.
     pub(crate) repositories: Repositories,
     pub(crate) policy: Arc<ArcSwap<Policy>>,
+    /// Those that decisions looked at last.
+    pub(crate) announcements: ReadAnnouncements,
     pub(crate) group: TaskGroup,
     pub(crate) purgatory: Mutex<Purgatory>,
     pub(crate) bounds: Bounds,
@@ -105,6 +107,8 @@ pub(crate) struct Core {
     pub(crate) newcomers: Newcomers,
     /// The pushes under way.
     pub(crate) pushes: Arc<PushPermits>,
+    /// What pull requests have added within a day.
+    pub(crate) request_bytes: RequestBytes,
     pub(crate) maintenance: PendingMaintenance,
     pub(crate) keep: Keep,
     pub(crate) collecting: Collecting,
@@ -115,6 +119,8 @@ pub(crate) struct Core {
     pub(crate) announcements_accepted: watch::Sender<u64>,
     /// Places for those states.
     pub(crate) too_soon: Semaphore,
+    /// Places for repositories that are made before their turns.
+    pub(crate) preparing: Semaphore,
     /// Places for looks at what is missing.
     pub(crate) looks: Semaphore,
     /// Places for removals on their way to the disk.
@@ -165,12 +171,54 @@ impl Core {
         self.store.read().map_err(ViewError::new)
     }
 
+    /// Waits for the turns of all `identifiers`, in the node's own line.
     pub(crate) fn turns<'a>(
         &'a self,
         identifiers: Vec<Identifier>,
     ) -> BoxFuture<'a, Result<Turns, GraspError>> {
-        Box::pin(async move { Ok(self.lanes.enter_all(identifiers).await?) })
+        let node = |_: &Identifier| Owner {
+            is_served: true,
+            ..Owner::default()
+        };
+        Box::pin(async move { Ok(self.lanes.enter_all(identifiers, node).await?) })
     }
+
+    /// The same for what `author` signed and `network` sent.
+    pub(crate) fn turns_for<'a>(
+        &'a self,
+        author: PublicKey,
+        network: Option<ClientNetwork>,
+        identifiers: Vec<Identifier>,
+    ) -> BoxFuture<'a, Result<Turns, GraspError>> {
+        let line = move |identifier: &Identifier| self.line_of(author, network, identifier);
+        Box::pin(async move { Ok(self.lanes.enter_all(identifiers, line).await?) })
+    }
+
+    /// The line in which what `author` signed and `network` sent waits.
+    pub(crate) fn line_of(
+        &self,
+        author: PublicKey,
+        network: Option<ClientNetwork>,
+        identifier: &Identifier,
+    ) -> Owner {
+        let addr = RepoAddr::new(author, identifier.clone());
+        let is_served = self.hosted.status(&addr) == Some(RepositoryStatus::Served);
+        line(author, network, is_served)
+    }
+}
+
+/// The line of a network, of those who are served or of the others: however many strangers use a name, its
+/// owner waits for one of them at a time, and who has had something served under it by many keys has one line
+/// among the owners. Without a network it is that of the key.
+fn line(author: PublicKey, network: Option<ClientNetwork>, is_served: bool) -> Owner {
+    let owner = match network {
+        Some(network) => Owner::of_network(network),
+        None => Owner {
+            key: author.to_bytes(),
+            is_served,
+        },
+    };
+    Owner { is_served, ..owner }
 }
 
 pub(crate) fn now() -> Millis {
@@ -180,4 +228,27 @@ pub(crate) fn now() -> Millis {
 
 pub(crate) fn timestamp() -> Timestamp {
     Timestamp::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use grip_types::NetworkPrefixes;
+    use nostr::prelude::Keys;
+
+    use super::*;
+
+    #[test]
+    fn many_keys_of_one_network_are_one_line_of_owners_or_of_strangers() {
+        let network = |ip: &str| Some(NetworkPrefixes::default().network(ip.parse().unwrap()));
+        let key = || Keys::generate().public_key();
+        let (here, there) = (network("203.0.113.1"), network("203.0.113.2"));
+        for is_served in [true, false] {
+            let first = line(key(), here, is_served);
+            assert_eq!(first.is_served, is_served);
+            assert_eq!(first, line(key(), here, is_served));
+            assert_ne!(first, line(key(), there, is_served));
+            assert_ne!(first, line(key(), here, !is_served));
+            assert_ne!(line(key(), None, is_served), line(key(), None, is_served));
+        }
+    }
 }

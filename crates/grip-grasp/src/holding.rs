@@ -6,13 +6,13 @@
 
 mod tips;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use grip_db::{Db, DbError, Value};
-use grip_git::Archived;
-use grip_nostr::{Event, EventId, PublicKey, PullRequest, RepoAddr, Timestamp, kinds};
+use grip_git::{Archived, NamedTips, WithheldTips};
+use grip_nostr::{Event, EventId, PublicKey, PullRequest, RepoAddr, State, Timestamp, kinds};
 use grip_tasks::fault;
-use grip_types::{EventSource, Origin};
+use grip_types::{EventSource, Identifier, Origin};
 
 use crate::{
     Grasp, LookError, Policy,
@@ -46,16 +46,17 @@ grip_db::statements! {
         SUMMARY = "SELECT coordinate, reason, COUNT(*), MIN(held_at) FROM holding \
                    WHERE node = $1 GROUP BY coordinate, reason ORDER BY coordinate, reason LIMIT $2";
         FIND = "SELECT held_at FROM holding WHERE node = $1 AND id = $2";
-        REMOVE = "DELETE FROM holding WHERE node = $1 AND id = $2";
-        REMOVE_OF = "DELETE FROM holding WHERE node = $1 AND coordinate = $2";
-        EXPIRE = "DELETE FROM holding WHERE node = $1 AND held_at <= $2";
+        REMOVE = "DELETE FROM holding WHERE node = $1 AND id = $2 RETURNING id";
+        REMOVE_OF = "DELETE FROM holding WHERE node = $1 AND coordinate = $2 RETURNING id";
+        EXPIRE = "DELETE FROM holding WHERE node = $1 AND held_at <= $2 RETURNING id";
         FIRST = "SELECT held_at FROM holding WHERE node = $1 ORDER BY held_at LIMIT 1";
     }
 }
 
 /// Why an event was taken out of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HoldingReason {
+pub enum HoldingReason {
+    /// By a request of its author, or with the repository it hung on.
     Deleted,
     /// All events of its author, or the repository by an order.
     Banned,
@@ -108,6 +109,8 @@ pub struct HeldBack {
 #[derive(Clone)]
 pub(crate) struct Holding {
     db: Db,
+    /// What the rows name of the objects here: git gives it out to nobody.
+    withheld: WithheldTips,
 }
 
 /// Which rows are read.
@@ -125,8 +128,8 @@ struct HeldRow {
 }
 
 impl Holding {
-    pub(crate) fn new(db: Db) -> Self {
-        Self { db }
+    pub(crate) fn new(db: Db, withheld: WithheldTips) -> Self {
+        Self { db, withheld }
     }
 
     /// The kept states and pull requests, which come back to their objects.
@@ -141,6 +144,22 @@ impl Holding {
         Ok(found)
     }
 
+    /// Withholds the objects of all that is kept. For the start: nothing is put or removed meanwhile.
+    pub(crate) async fn withhold_kept(&self) -> Result<(), DbError> {
+        let (mut after, mut named) = (String::new(), Vec::new());
+        while let Some((last, rows)) = self.after(&after, By::All).await? {
+            after = last;
+            for HeldRow {
+                event, coordinate, ..
+            } in rows
+            {
+                named.extend(named_by(&event, addr_of(&coordinate).as_ref()));
+            }
+        }
+        self.withheld.replace(named);
+        Ok(())
+    }
+
     /// Keeps events with the repository each belongs to.
     pub(crate) async fn put(
         &self,
@@ -150,7 +169,8 @@ impl Holding {
         self.put_at(events, reason, now().get()).await
     }
 
-    async fn put_at(
+    /// The same, put at a time (unix milliseconds).
+    pub(crate) async fn put_at(
         &self,
         events: &[(Event, Option<RepoAddr>)],
         reason: HoldingReason,
@@ -158,6 +178,12 @@ impl Holding {
     ) -> Result<(), DbError> {
         if events.is_empty() {
             return Ok(());
+        }
+        // First: as long as refs show it, it is given out all the same.
+        for (event, addr) in events {
+            for named in named_by(event, addr.as_ref()) {
+                self.withheld.add(named);
+            }
         }
         let rows: Vec<[Value; 7]> = events
             .iter()
@@ -226,14 +252,15 @@ impl Holding {
     }
 
     /// Says whether an event is kept.
-    async fn has(&self, id: &EventId) -> Result<bool, DbError> {
+    pub(crate) async fn has(&self, id: &EventId) -> Result<bool, DbError> {
         let named = [Value::from(self.db.node()), id.to_hex().into()];
         let found: Option<(i64,)> = self.db.fetch_optional(&sql::FIND, &named).await?;
         Ok(found.is_some())
     }
 
     async fn remove(&self, id: &EventId) -> Result<(), DbError> {
-        self.write(&sql::REMOVE, id.to_hex().into()).await.map(drop)
+        let removed = self.destroy(&sql::REMOVE, id.to_hex().into()).await;
+        removed.map(drop)
     }
 
     /// Destroys what an author made up to a time.
@@ -255,12 +282,12 @@ impl Holding {
     }
 
     async fn remove_of(&self, addr: &RepoAddr) -> Result<u64, DbError> {
-        self.write(&sql::REMOVE_OF, addr.path().into()).await
+        self.destroy(&sql::REMOVE_OF, addr.path().into()).await
     }
 
     /// Destroys what was put until a time.
     async fn expire(&self, until: i64) -> Result<u64, DbError> {
-        self.write(&sql::EXPIRE, until.into()).await
+        self.destroy(&sql::EXPIRE, until.into()).await
     }
 
     /// When the oldest was put.
@@ -272,16 +299,24 @@ impl Holding {
         Ok(first.map(|(first,)| first))
     }
 
-    async fn write(
+    /// Removes rows; says how many.
+    async fn destroy(
         &self,
         statement: &'static grip_db::Statement,
         value: Value,
     ) -> Result<u64, DbError> {
         let named = [Value::from(self.db.node()), value];
-        let written = self.db.write_in_order(move |mut db| {
-            Box::pin(async move { db.execute(statement, &named).await })
+        let removed = self.db.write_in_order(move |mut db| {
+            Box::pin(async move { db.fetch_all(statement, &named).await })
         });
-        written.await
+        let removed: Vec<(String,)> = removed.await?;
+        let ids = removed
+            .iter()
+            .filter_map(|(id,)| EventId::from_hex(id).ok());
+        for id in ids {
+            self.withheld.remove(id.as_bytes());
+        }
+        Ok(removed.len() as u64)
     }
 }
 
@@ -346,9 +381,7 @@ impl Core {
     }
 
     fn is_back(&self, coordinate: &str) -> bool {
-        let addr = coordinate.split_once('/');
-        let addr = addr.and_then(|(npub, name)| RepoAddr::from_segments(npub, name));
-        addr.is_some_and(|addr| self.hosted.status(&addr).is_some())
+        addr_of(coordinate).is_some_and(|addr| self.hosted.status(&addr).is_some())
     }
 
     async fn restore(
@@ -437,10 +470,9 @@ impl Core {
         let kept = self.lifecycle.holding.as_secs();
         let mut listed: Vec<HeldBack> = Vec::new();
         for (coordinate, reason, events, held_at) in rows {
-            let addr = coordinate.split_once('/');
             let since = u64::try_from(held_at / 1_000).unwrap_or_default();
             listed.push(HeldBack {
-                repository: addr.and_then(|(npub, name)| RepoAddr::from_segments(npub, name)),
+                repository: addr_of(&coordinate),
                 reason: HoldingReason::parse(&reason).as_str(),
                 events: u64::try_from(events).unwrap_or_default(),
                 archives: 0,
@@ -535,6 +567,33 @@ impl Core {
     }
 }
 
+/// Reads `npub/identifier`.
+fn addr_of(coordinate: &str) -> Option<RepoAddr> {
+    let (npub, name) = coordinate.split_once('/')?;
+    RepoAddr::from_segments(npub, name)
+}
+
+/// What an event names of the objects of each identifier; of that of `addr` too, which it is kept for.
+fn named_by(event: &Event, addr: Option<&RepoAddr>) -> Vec<NamedTips> {
+    let named = |identifier: Identifier, tips: Vec<_>| NamedTips {
+        identifier,
+        event: event.id.to_bytes(),
+        tips,
+    };
+    if let Ok(state) = State::parse(event.clone()) {
+        return vec![named(state.identifier.clone(), state.oids())];
+    }
+    let Ok(request) = PullRequest::parse(event.clone()) else {
+        return Vec::new();
+    };
+    // An update may name its pull request alone.
+    let repositories = request.targets.iter().chain(addr);
+    let identifiers: BTreeSet<Identifier> = repositories.map(|it| it.identifier.clone()).collect();
+    let all = identifiers.into_iter();
+    all.map(|identifier| named(identifier, vec![request.tip]))
+        .collect()
+}
+
 fn announced_addr(event: &Event) -> Option<RepoAddr> {
     let identifier = own_identifier(event).filter(|_| event.kind == kinds::ANNOUNCEMENT)?;
     Some(RepoAddr::new(event.pubkey, identifier))
@@ -568,7 +627,8 @@ mod tests {
 
     on_both_engines! {
         async fn what_is_put_is_listed_until_it_is_removed_or_old(database: TestDatabase) {
-            let holding = Holding::new(database.db().clone());
+            let withheld = WithheldTips::default();
+            let holding = Holding::new(database.db().clone(), withheld);
             let keys = Keys::generate();
             let event = |text: &str| EventBuilder::new(Kind::from(1), text).finalize(&keys).unwrap();
             let (a, b) = (event("a"), event("b"));

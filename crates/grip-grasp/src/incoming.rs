@@ -9,6 +9,7 @@ mod pull_request;
 mod state;
 mod vanish;
 
+pub(crate) use announcement::MAX_PREPARING;
 pub(crate) use identifiers::own_identifier;
 pub(crate) use state::MAX_TOO_SOON;
 
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use futures_util::{FutureExt, future::BoxFuture};
 use grip_nostr::{Event, PullRequest, RepoAddr, Timestamp, kinds};
-use grip_relay::{Answer, Verdict, WritePolicy};
+use grip_relay::{Answer, Share, Verdict, WritePolicy};
 use grip_store::{EventView, StoreError};
 use grip_types::{EventSource, Origin};
 
@@ -28,6 +29,9 @@ use crate::{
     node_view::NodeView,
     profiles,
 };
+
+/// What a pull request takes of its network's share at least: its ref is in every repository it is for.
+const PULL_REQUEST_BYTES: usize = 2 << 10;
 
 impl WritePolicy for Grasp {
     fn judge(
@@ -81,9 +85,13 @@ impl WritePolicy for Grasp {
         git.contains(&event.kind) || kinds::is_request(event.kind) || PullRequest::is_one(event)
     }
 
-    fn is_unrelated(&self, event: &Event, origin: Origin) -> bool {
-        match origin {
-            Origin::Submitted => kinds::TAKEN_FROM_ANYBODY.contains(&event.kind),
+    fn share(&self, event: &Event, origin: Origin) -> Option<Share> {
+        let is_unrelated = match origin {
+            // A pull request makes a ref in other people's repositories.
+            Origin::Submitted => {
+                kinds::TAKEN_FROM_ANYBODY.contains(&event.kind)
+                    || (PullRequest::is_one(event) && !self.core.hosted.is_owner(&event.pubkey))
+            }
             // A profile that tags something comes with what was asked for, whatever its author. Of all
             // others, relays are asked for what relates to something here.
             Origin::Synced => {
@@ -91,12 +99,20 @@ impl WritePolicy for Grasp {
                 event.kind == kinds::GRASP_LIST
                     || (is_profile && !self.core.is_known_now(&event.pubkey))
             }
+        };
+        if is_unrelated {
+            return Some(Share::Unrelated);
         }
+        // What is deferred has its bounds where it waits.
+        let is_related = origin == Origin::Submitted && !self.defers(event);
+        is_related.then_some(Share::Related)
     }
 
-    fn unrelated_bytes(&self, event: &Event, bytes: usize) -> usize {
+    fn share_bytes(&self, event: &Event, bytes: usize) -> usize {
         if profiles::KINDS.contains(&event.kind) {
             bytes.max(profiles::SHARE_BYTES)
+        } else if PullRequest::is_one(event) {
+            bytes.max(PULL_REQUEST_BYTES)
         } else {
             bytes
         }

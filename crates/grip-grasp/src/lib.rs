@@ -22,6 +22,7 @@ mod hosted_repositories;
 mod incoming;
 mod lifecycle;
 mod maintenance;
+mod moving_in;
 mod node_view;
 mod operator;
 mod orphan_refs;
@@ -46,15 +47,18 @@ pub use collection::{CollectionTotals, Keep};
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};
 pub use grip_purgatory::{AttemptEnd, Bounds, Millis, SyncContext, SyncDelays, UrlAttempt};
-pub use holding::HeldBack;
+pub use grip_store::Kept;
+pub use holding::{HeldBack, HoldingReason};
 pub use hosted_repositories::RepositoryStatus;
 pub use lifecycle::{Aged, Lifecycle};
 pub use maintenance::Maintained;
+pub use moving_in::{RemovedEvent, RequestTimes, TakenBack};
 pub use operator::{Block, Removal, Removed, RepositoryFacts};
 pub use policy::{
-    Archive, ArchiveMode, InvalidSelection, Policy, Selection, TipRetention, parse_authors,
+    Archive, ArchiveMode, InvalidSelection, Policy, PullRequestBytes, PullRequestRefs, Selection,
+    TipRetention, parse_authors,
 };
-pub use push::PushReply;
+pub use push::{PushReply, Unread};
 pub use recent_refusals::Refusal;
 pub use ref_moves::{ListedMove, ListedMoves};
 pub use release::{DataSource, Released};

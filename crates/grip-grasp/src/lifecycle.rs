@@ -132,13 +132,21 @@ impl Core {
         Ok(aged)
     }
 
-    /// Notes which requests were of use.
+    /// Notes which requests were of use; those that cannot be noted now are the next time.
     pub(crate) async fn credit_requests(&self) -> Result<(), GraspError> {
         let used = self.used_requests.take();
+        let mut outcome = Ok(());
         for ids in used.chunks(BATCH) {
-            self.commit.use_requests(ids.to_vec()).await?;
+            let credited = match outcome {
+                Ok(()) => self.commit.use_requests(ids.to_vec()).await,
+                failed => failed,
+            };
+            if credited.is_err() {
+                ids.iter().for_each(|id| self.used_requests.note(*id));
+            }
+            outcome = credited;
         }
-        Ok(())
+        outcome
     }
 
     async fn age_requests(

@@ -4,15 +4,19 @@ use grip_git::ObjectKind;
 use grip_nostr::{
     Address, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp, expiration, kinds,
 };
-use grip_purgatory::{Phase, Purgatory, Waiting};
+use grip_purgatory::{CompactEvent, Phase, Purgatory, Waiting};
 use grip_store::EventView;
 use grip_types::{Identifier, Oid, RefName};
 
 use crate::{
-    admission::{Found, HeldAnnouncement, HeldState, View, ViewError},
+    admission::{EventStatus, Found, HeldState, KnownAnnouncement, RequestRefs, View, ViewError},
     departures::Departure,
     grasp::Core,
+    policy::Policy,
 };
+
+/// Pull requests of one author and kind that are looked at, the newest.
+const MAX_LOOKED_AT: usize = 20_000;
 
 /// Implements [`View`] over one snapshot or transaction of the event store.
 pub(crate) struct NodeView<'a> {
@@ -96,23 +100,50 @@ impl View for NodeView<'_> {
         self.events.deletion_of(event).map_err(ViewError::new)
     }
 
-    fn served_announcements(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
-        self.served(kinds::ANNOUNCEMENT, identifier)
-    }
-
-    fn held_announcements(
+    fn announcements(
         &self,
         identifier: &Identifier,
-    ) -> Result<Vec<HeldAnnouncement>, ViewError> {
-        self.purgatory(|purgatory| {
+        policy: &Policy,
+    ) -> Result<Vec<KnownAnnouncement>, ViewError> {
+        let in_force = || self.core.policy.load_full();
+        let reader = self.core.announcements.reader(policy, in_force);
+        let mut known = Vec::new();
+        let served = self
+            .events
+            .ids_with_d(kinds::ANNOUNCEMENT, identifier.as_str());
+        for id in served.map_err(ViewError::new)? {
+            let read = reader.get(id, || self.events.get(&id).map_err(ViewError::new))?;
+            let in_time = read.filter(|it| is_in_time(&it.announcement.event));
+            known.extend(in_time.map(|read| KnownAnnouncement {
+                read,
+                status: EventStatus::Served,
+            }));
+        }
+        // Parsed without the lock, which everything that waits shares.
+        let held: Vec<(CompactEvent, Phase)> = self.purgatory(|purgatory| {
             let entries = purgatory.announcements(identifier);
             let shown = entries.filter(|entry| self.shows(&entry.held.id()));
-            let held = shown.map(|entry| HeldAnnouncement {
-                event: entry.held.event.unpack(),
-                hidden: entry.phase == Phase::Hidden,
-            });
+            let held = shown.map(|entry| (entry.held.event.clone(), entry.phase));
             held.collect()
-        })
+        })?;
+        for (event, phase) in held {
+            let read = reader.get(event.id(), || Ok::<_, ViewError>(Some(event.unpack())))?;
+            let status = match phase {
+                Phase::Shown => EventStatus::Held,
+                Phase::Hidden => EventStatus::Hidden,
+            };
+            known.extend(read.map(|read| KnownAnnouncement { read, status }));
+        }
+        Ok(known)
+    }
+
+    fn held_announcement(&self, addr: &RepoAddr) -> Result<Option<Event>, ViewError> {
+        let held = self.purgatory(|purgatory| {
+            let entry = purgatory.find_announcement(addr);
+            let shown = entry.filter(|entry| self.shows(&entry.held.id()));
+            shown.map(|entry| entry.held.event.clone())
+        })?;
+        Ok(held.map(|event| event.unpack()))
     }
 
     fn served_states(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
@@ -182,6 +213,28 @@ impl View for NodeView<'_> {
             let placeholder = purgatory.find_pr_placeholder(id);
             placeholder.map_or_else(Vec::new, |found| found.refs.keys().cloned().collect())
         })
+    }
+
+    fn request_refs(
+        &self,
+        repository: &RepoAddr,
+        author: &PublicKey,
+        least: usize,
+    ) -> Result<RequestRefs, ViewError> {
+        // Of one that cannot be read the audit tells.
+        let Ok(refs) = self.core.repositories.refs(repository) else {
+            return Ok(RequestRefs::default());
+        };
+        let all = refs.iter().filter(|it| it.name.is_under_nostr()).count();
+        let mut of_author = 0;
+        for kind in [kinds::PULL_REQUEST, kinds::PULL_REQUEST_UPDATE] {
+            let most = if all < least { 0 } else { MAX_LOOKED_AT };
+            let ids = self.events.ids_of(author, kind, most);
+            let ids = ids.map_err(ViewError::new)?;
+            let names = ids.iter().map(|id| RefName::for_nostr_event(id.as_bytes()));
+            of_author += names.filter(|name| refs.get(name).is_some()).count();
+        }
+        Ok(RequestRefs { all, of_author })
     }
 
     fn departure(&self, addr: &RepoAddr) -> Result<Option<Departure>, ViewError> {

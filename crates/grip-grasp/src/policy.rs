@@ -43,6 +43,51 @@ pub struct Policy {
     /// Bytes that served requests of one key to delete, and as many to vanish, may take up; none for
     /// any number.
     pub request_bytes_per_key: Option<usize>,
+    /// Refs of pull requests by keys that do not maintain a repository.
+    pub pull_request_refs: PullRequestRefs,
+    /// Bytes that they may add to it.
+    pub pull_request_bytes: PullRequestBytes,
+}
+
+/// Bytes that pushes of pull requests may add at once, and as many again in the course of a day, where
+/// their authors do not maintain the repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PullRequestBytes {
+    /// From one network of clients; default 1 GiB.
+    pub per_network: u64,
+    /// By one key; default 1 GiB.
+    pub per_author: u64,
+    /// To one repository; default 8 GiB. One network has a quarter of what is free.
+    pub per_repository: u64,
+}
+
+impl Default for PullRequestBytes {
+    fn default() -> Self {
+        Self {
+            per_network: 1 << 30,
+            per_author: 1 << 30,
+            per_repository: 8 << 30,
+        }
+    }
+}
+
+/// How many refs of pull requests one repository may have. Any commit that is here may be named in any
+/// number of events, each of which makes a ref, and every change of refs writes all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PullRequestRefs {
+    /// By one key; default 2,000.
+    pub per_author: usize,
+    /// By all; default 20,000.
+    pub per_repository: usize,
+}
+
+impl Default for PullRequestRefs {
+    fn default() -> Self {
+        Self {
+            per_author: 2_000,
+            per_repository: 20_000,
+        }
+    }
 }
 
 /// What requests of one key take up unless the operator says otherwise.
@@ -120,6 +165,8 @@ impl Policy {
             blacklist_auto_restore: false,
             ignores_deletions: false,
             request_bytes_per_key: Some(REQUEST_BYTES_PER_KEY),
+            pull_request_refs: PullRequestRefs::default(),
+            pull_request_bytes: PullRequestBytes::default(),
         }
     }
 

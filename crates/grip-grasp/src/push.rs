@@ -18,6 +18,7 @@ mod land;
 mod permits;
 mod prolong;
 mod reply;
+mod request_bytes;
 mod upload;
 
 use std::sync::Arc;
@@ -33,15 +34,21 @@ use grip_nostr::RepoAddr;
 use grip_tasks::{CancellationToken, fault};
 use grip_types::{ClientNetwork, RefEdit};
 use tokio::{io::AsyncRead, sync::oneshot};
+use tracing::Instrument as _;
 
-use crate::{Grasp, grasp::Core};
+use crate::{
+    Grasp,
+    grasp::{Core, now},
+};
 
 pub(crate) use permits::PushPermits;
-pub use reply::PushReply;
+pub use reply::{PushReply, Unread};
+pub(crate) use request_bytes::RequestBytes;
 
 use judge::WantedTips;
 use land::Denied;
 use permits::PushPermit;
+use request_bytes::Contribution;
 use upload::{Upload, drain};
 
 impl Grasp {
@@ -111,6 +118,16 @@ impl Push {
     }
 }
 
+/// What of a push is of the budgets of strangers.
+fn contribution<'a>(push: &'a Push, wanted: &'a WantedTips) -> Option<Contribution<'a>> {
+    let is_one = wanted.is_contribution && !push.addr.is_contributor();
+    is_one.then_some(Contribution {
+        network: push.network,
+        authors: &wanted.authors,
+        repository: &push.addr,
+    })
+}
+
 impl Core {
     fn take_push(
         self: &Arc<Self>,
@@ -128,10 +145,9 @@ impl Core {
                     self.push(push, Upload::new(taken, body)).await
                 }
                 Err(ReadError::Refused(error)) => {
-                    drain(&mut body).await;
                     self.refusals
                         .note_push(&addr, &error.to_string(), Vec::new());
-                    PushReply::whole(error.reply())
+                    PushReply::refused(error.reply(), body)
                 }
                 Err(error) => {
                     let capabilities = Capabilities::default();
@@ -147,27 +163,29 @@ impl Core {
         (mut upload, at_end): (Upload<Body>, oneshot::Receiver<()>),
     ) -> PushReply {
         let push = Arc::new(push);
-        let permit = self.pushes.acquire(&push.addr, push.network).await;
+        let moves_state_refs = push.moves_state_refs();
+        let permit = self
+            .pushes
+            .acquire(&push.addr, push.network, moves_state_refs)
+            .await;
         let Some(permit) = permit else {
-            drain(&mut upload).await;
-            return PushReply::whole(self.deny(&push, Denied::Busy));
+            return PushReply::refused(self.deny(&push, Denied::Busy), upload);
         };
         upload.count_for(permit.transfer());
         let wanted = match self.allow(&push).await {
             Ok(wanted) => wanted,
-            Err(denied) => {
-                drop(permit);
-                drain(&mut upload).await;
-                return PushReply::whole(self.deny(&push, denied));
-            }
+            Err(denied) => return PushReply::refused(self.deny(&push, denied), upload),
         };
+        if !wanted.moves_state_refs {
+            permit.transfer().moves_nothing();
+        }
         let keep_alive = report::keep_alive(&push.capabilities);
         // Dropped with this future: while the upload is under way, it ends with its client.
         let gone = CancellationToken::new();
         let client = gone.clone().drop_guard();
         let (answer, answered) = oneshot::channel();
         let core = Arc::clone(self);
-        self.group.spawn("grasp.push", async move {
+        let pushing = async move {
             let claims = wanted.claims.clone();
             let receiving = core.receive_and_land(&push, wanted, upload, &permit, gone);
             let received = tokio::select! {
@@ -179,7 +197,9 @@ impl Core {
             };
             // Nobody listens if the client has gone; the push is carried out all the same.
             let _ = answer.send(bytes);
-        });
+        };
+        // The log says from which address refs were changed.
+        self.group.spawn("grasp.push", pushing.in_current_span());
         // An error means that the upload ended without reaching its end: the answer says why.
         let _ = at_end.await;
         client.disarm();
@@ -222,8 +242,11 @@ impl Core {
             Ok(quarantine) => self.land(push, quarantine, wanted).await,
             Err(denied) => Err(denied),
         };
+        if landed.as_ref().is_ok_and(|landed| landed.moved_state_refs) {
+            self.pushes.moved_state_refs(&push.addr, push.network);
+        }
         Some(match landed {
-            Ok(messages) => push.accepted(&messages),
+            Ok(landed) => push.accepted(&landed.messages),
             Err(denied) => self.deny(push, denied),
         })
     }
@@ -248,6 +271,11 @@ impl Core {
         if wanted.signed.is_empty() && !wanted.staged.is_empty() {
             caps.max_pack_bytes = caps.max_pack_bytes.min(room()?);
         }
+        let staging_limit = caps.max_pack_bytes;
+        if !wanted.moves_state_refs {
+            let room = self.contribution_room(push, wanted)?;
+            caps.max_pack_bytes = room.map_or(staging_limit, |room| room.min(staging_limit));
+        }
         let identifier = &push.addr.identifier;
         let repositories = &self.repositories;
         let received = if push.addr.is_contributor() {
@@ -256,6 +284,15 @@ impl Core {
             repositories.receive_within(identifier, upload, caps).await
         };
         match received {
+            Err(ReceiveError::TooBig { limit }) if limit < staging_limit => {
+                let limits = self.policy.load().pull_request_bytes;
+                let contribution = contribution(push, wanted);
+                Err(
+                    contribution.map_or(Denied::Pack(ReceiveError::TooBig { limit }), |of| {
+                        self.request_bytes.least(&of, &limits, now()).into()
+                    }),
+                )
+            }
             Err(ReceiveError::TooBig { limit }) if limit < options.max_pack_bytes => {
                 let sender = push.sender.as_deref();
                 let full = self
@@ -267,6 +304,28 @@ impl Core {
             }
             received => received.map_err(Denied::Pack),
         }
+    }
+
+    /// Bytes that a push of pull requests of others may bring; none where that has no bound of its own:
+    /// contributor repositories have theirs.
+    fn contribution_room(&self, push: &Push, wanted: &WantedTips) -> Result<Option<u64>, Denied> {
+        let Some(contribution) = contribution(push, wanted) else {
+            return Ok(None);
+        };
+        let limits = self.policy.load().pull_request_bytes;
+        let room = self.request_bytes.room(&contribution, &limits, now())?;
+        Ok(Some(room))
+    }
+
+    /// Takes what a push brings of the budgets of those who bring it.
+    fn contribute(&self, push: &Push, wanted: &WantedTips, bytes: u64) -> Result<(), Denied> {
+        let Some(contribution) = contribution(push, wanted) else {
+            return Ok(());
+        };
+        let limits = self.policy.load().pull_request_bytes;
+        Ok(self
+            .request_bytes
+            .take(&contribution, bytes, &limits, now())?)
     }
 
     fn no_pack(&self, addr: &RepoAddr) -> Quarantine {

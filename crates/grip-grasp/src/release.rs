@@ -17,7 +17,7 @@ mod states;
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use grip_nostr::{Event, EventId, RepoAddr, State, kinds};
+use grip_nostr::{Event, EventId, PublicKey, RepoAddr, State, kinds};
 use grip_purgatory::{CompactEvent, Waiting};
 use grip_types::{ErrorChain, Identifier, Origin};
 use serde::Serialize;
@@ -25,14 +25,19 @@ use serde::Serialize;
 use crate::{
     Grasp,
     admission::{Announcements, Arrival, EventStatus},
+    agreement::Scope,
     error::GraspError,
     grasp::{Core, timestamp},
     repositories::Moved,
+    summary::npub,
 };
 
 pub(crate) use pull_requests::Mirrored;
 use states::has_all;
-pub(crate) use states::{Plan, served_states};
+pub(crate) use states::{Plan, served_states, served_states_of};
+
+/// Authors of released events that the log names.
+const MAX_LOGGED: usize = 10;
 
 /// What made data available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +63,13 @@ pub struct Released {
     pub refs_deleted: usize,
     /// The events that are served from now on.
     pub events: Vec<EventId>,
-    /// Events that the store did not take after all, their time being over for example: refs may have
-    /// been set by them.
+    /// Who signed them, for the log.
     #[serde(skip)]
-    pub(crate) not_stored: usize,
+    pub(crate) authors: BTreeSet<PublicKey>,
+    /// Events that waited and are refused now, or that the store did not take, their time being over for
+    /// example: refs may have been set by them.
+    #[serde(skip)]
+    pub(crate) not_served: usize,
     /// What failed, for people. What is held is tried again when data comes next, or at the next
     /// start.
     pub errors: Vec<String>,
@@ -76,6 +84,21 @@ impl Released {
         self.refs_created += moved.created;
         self.refs_updated += moved.updated;
         self.refs_deleted += moved.deleted;
+    }
+
+    /// Says whether refs may have to follow: of a repository that is served from now on, or of a state
+    /// that is not served after all.
+    pub(crate) fn needs_settling(&self) -> bool {
+        self.announcements_released > 0 || self.not_served > 0
+    }
+
+    /// The npubs of their authors, the first few.
+    fn of(&self) -> String {
+        let mut names: Vec<String> = self.authors.iter().take(MAX_LOGGED).map(npub).collect();
+        if self.authors.len() > MAX_LOGGED {
+            names.push(format!("{} more", self.authors.len() - MAX_LOGGED));
+        }
+        names.join(", ")
     }
 
     /// Tells the operator what could not be released.
@@ -140,11 +163,23 @@ impl Core {
         identifier: &'a Identifier,
         source: DataSource,
     ) -> BoxFuture<'a, Released> {
+        self.release_in(identifier, source, Scope::All)
+    }
+
+    /// The same where nothing but the repositories of `scope` can have changed.
+    pub(crate) fn release_in<'a>(
+        self: &'a Arc<Self>,
+        identifier: &'a Identifier,
+        source: DataSource,
+        scope: Scope,
+    ) -> BoxFuture<'a, Released> {
         Box::pin(async move {
             let mut released = Released::default();
-            let outcome = self.release_announcements(identifier, &mut released).await;
+            let outcome = self
+                .release_announcements(identifier, scope, &mut released)
+                .await;
             released.note(outcome);
-            match self.ready_states(identifier).await {
+            match self.ready_states(identifier, scope).await {
                 Ok(ready) => {
                     for id in ready {
                         let outcome = self.release_state(identifier, id, &mut released).await;
@@ -170,6 +205,7 @@ impl Core {
                     announcements = released.announcements_released,
                     states = released.states_released,
                     pull_requests = released.prs_released,
+                    of = released.of(),
                     "released from purgatory"
                 );
             }
@@ -191,6 +227,7 @@ impl Core {
     async fn ready_states(
         self: &Arc<Self>,
         identifier: &Identifier,
+        scope: Scope,
     ) -> Result<Vec<EventId>, GraspError> {
         let mut states = self.waiting_for_data(identifier);
         states.retain(|event| event.kind() == kinds::STATE);
@@ -199,7 +236,7 @@ impl Core {
             return Ok(Vec::new());
         }
         let identifier = identifier.clone();
-        let look = move |core: &Self| core.look_for_ready(&identifier, &states);
+        let look = move |core: &Self| core.look_for_ready(&identifier, &states, scope);
         self.blocking("grasp.judge", look).await?
     }
 
@@ -208,19 +245,27 @@ impl Core {
         &self,
         identifier: &Identifier,
         states: &[CompactEvent],
+        scope: Scope,
     ) -> Result<Vec<EventId>, GraspError> {
         let policy = self.policy.load();
         let announcements = self.look(|view| Announcements::load(identifier, view, &policy))?;
         let anybody = announcements.maintainers(|_| true);
         let mut reached = announcements.maintainers(|status| status == EventStatus::Served);
         let (mut ready, mut empty) = (BTreeSet::new(), Vec::new());
+        let of_scope = scope.owners(&announcements);
+        let of_scope = of_scope.map(|owners| announcements.awaited_of(&owners));
         for event in states {
             let author = event.author();
-            match State::parse(event.unpack()) {
+            if !anybody.contains(&author) {
                 // It does not count any more, and is dropped.
-                _ if !anybody.contains(&author) => {
-                    ready.insert(event.id());
-                }
+                ready.insert(event.id());
+                continue;
+            }
+            if of_scope.as_ref().is_some_and(|it| !it.contains(&author)) {
+                // A stranger's: nothing that could release it has changed.
+                continue;
+            }
+            match State::parse(event.unpack()) {
                 Ok(state) if !state.is_satisfiable() => {}
                 Ok(state) if state.refs.is_empty() => empty.push(event),
                 Ok(state) if !self.look(|view| has_all(&state, view))? => {}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use grip_git::RefSnapshot;
+use grip_git::{Discarded, Prepared, RefSnapshot, RepoError};
 use grip_nostr::{Event, EventId, RepoAddr, State};
 use grip_types::{Oid, RefEdit, RefName};
 
@@ -95,14 +95,15 @@ impl Moved {
 }
 
 impl Core {
-    /// Has a repository for `addr`: the one archived for it, or an empty one. Says whether it
-    /// came out of the archive.
+    /// Has a repository for `addr`: the one archived for it, or an empty one, which may be `prepared`.
+    /// Says whether it came out of the archive.
     pub(crate) fn ensure_repository(
         &self,
         addr: &RepoAddr,
         status: RepositoryStatus,
+        prepared: Option<Prepared>,
     ) -> Result<bool, GraspError> {
-        let restored = self.commit.create_repository(addr)?;
+        let restored = self.commit.create_repository(addr, prepared)?;
         self.hosted.set(addr, status);
         Ok(restored)
     }
@@ -127,11 +128,20 @@ impl Core {
     /// Removes the repository of an announcement that never got its data. What strangers pushed
     /// to `refs/nostr/` meanwhile is archived with it.
     pub(crate) fn remove_or_archive(&self, addr: &RepoAddr) -> Result<(), GraspError> {
-        if self.commit.remove_repository(addr)? {
-            self.hosted.remove(addr);
-            return Ok(());
+        let taken = self.take_or_archive(addr)?;
+        taken.map_or(Ok(()), |taken| remove_taken(addr, taken))
+    }
+
+    /// The same, but its files are left to the caller, who removes them where nobody waits.
+    pub(crate) fn take_or_archive(&self, addr: &RepoAddr) -> Result<Option<Discarded>, GraspError> {
+        match self.commit.take_repository(addr) {
+            Ok(taken) => {
+                self.hosted.remove(addr);
+                Ok(taken)
+            }
+            Err(RepoError::NotEmpty(_)) => self.archive(addr).map(|()| None),
+            Err(error) => Err(GraspError::repository(addr)(error)),
         }
-        self.archive(addr)
     }
 
     /// The refs as they are now.
@@ -214,6 +224,15 @@ impl Core {
         let edit = RefEdit { name, old, new };
         self.change_refs(addr, &[edit], None, ChangedBy::PullRequest(event))
     }
+}
+
+/// Removes the files of a repository that was taken out of its place. Blocks.
+pub(crate) fn remove_taken(addr: &RepoAddr, taken: Discarded) -> Result<(), GraspError> {
+    let removed = taken.remove().map_err(|source| RepoError::Io {
+        repo: addr.clone(),
+        source,
+    });
+    removed.map_err(GraspError::repository(addr))
 }
 
 pub(crate) fn refs_of(snapshot: &RefSnapshot) -> Refs {

@@ -21,6 +21,8 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::{
     Grasp, Parts, Policy,
+    admission::ReadAnnouncements,
+    agreement::Scope,
     commit::Commit,
     departures::Departures,
     error::GraspError,
@@ -29,7 +31,7 @@ use crate::{
     hold::MAX_FORGETTING,
     holding::Holding,
     hosted_repositories::{HostedRepositories, RepositoryStatus},
-    incoming::MAX_TOO_SOON,
+    incoming::{MAX_PREPARING, MAX_TOO_SOON},
     operator::Blocks,
     sync::max_looks,
     withdrawal::Withdrawals,
@@ -100,6 +102,7 @@ impl Grasp {
             blocks,
         ));
         core.write_held(changes).await?;
+        core.holding.withhold_kept().await?;
         remove_wanted_jobs(&db).await?;
         core.reconcile(identifiers).await?;
         if let Err(error) = core.remove_unused_stores().await {
@@ -143,10 +146,12 @@ impl Core {
         departures: Departures,
         blocks: Blocks,
     ) -> Self {
+        let holding = Holding::new(parts.db, parts.repositories.withheld_tips());
         Self {
             store: parts.store,
             commit,
             repositories: parts.repositories,
+            announcements: ReadAnnouncements::new(parts.policy.load_full()),
             policy: parts.policy,
             group: parts.group,
             purgatory: Mutex::new(purgatory),
@@ -156,7 +161,7 @@ impl Core {
             withdrawals,
             departures,
             blocks,
-            holding: Holding::new(parts.db),
+            holding,
             lifecycle: parts.lifecycle,
             used_requests: Default::default(),
             unsettled: Default::default(),
@@ -167,6 +172,7 @@ impl Core {
             denials: Default::default(),
             newcomers: Default::default(),
             pushes: Default::default(),
+            request_bytes: Default::default(),
             maintenance: Default::default(),
             keep: parts.keep,
             collecting: Default::default(),
@@ -174,6 +180,7 @@ impl Core {
             sync_changes: watch::Sender::new(0),
             announcements_accepted: watch::Sender::new(0),
             too_soon: Semaphore::new(MAX_TOO_SOON),
+            preparing: Semaphore::new(MAX_PREPARING),
             looks: Semaphore::new(max_looks()),
             forgetting: Arc::new(Semaphore::new(MAX_FORGETTING)),
         }
@@ -215,7 +222,7 @@ impl Core {
         }
         for (addr, status) in self.announced_here(held, &view)? {
             if self.hosted.status(&addr).is_none()
-                && let Err(error) = self.ensure_repository(&addr, status)
+                && let Err(error) = self.ensure_repository(&addr, status, None)
             {
                 self.hosted.set(&addr, status);
                 error.log("failed to make a repository that is announced here");
@@ -223,7 +230,9 @@ impl Core {
         }
         let mut unsettled = self.identifiers();
         unsettled.retain(|identifier| {
-            let agrees = self.compare(identifier).is_ok_and(|found| found.is_empty());
+            let agrees = self
+                .compare(identifier, Scope::All)
+                .is_ok_and(|found| found.is_empty());
             held.contains(identifier) || !agrees
         });
         Ok(unsettled)

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
+use grip_git::Discarded;
 use grip_nostr::{Address, Announcement, Event, EventId, RepoAddr};
 use grip_purgatory::{Expired, Millis, Phase};
 use grip_tasks::{PeriodicStatus, fault};
@@ -11,6 +12,7 @@ use crate::{
     Grasp,
     error::GraspError,
     grasp::{Core, now},
+    repositories::remove_taken,
 };
 
 /// How many identifiers that could not be settled are tried again in one sweep.
@@ -33,6 +35,12 @@ pub struct Swept {
     pub stores: usize,
     /// Points in which relay and git did not agree, of the identifiers audited.
     pub disagreements: usize,
+}
+
+/// A repository that was taken out of its place and whose files are still there.
+pub(crate) struct Taken {
+    addr: RepoAddr,
+    discarded: Discarded,
 }
 
 impl fmt::Display for Swept {
@@ -87,7 +95,7 @@ impl Core {
             .try_held(|purgatory| Ok(purgatory.cleanup(now)))
             .await?;
         let mut swept = Swept::default();
-        self.credit_requests().await?;
+        let credited = self.credit_requests().await;
         let mut concerned = BTreeSet::new();
         for expired in expired {
             concerned.extend(concerns(&expired).iter().cloned());
@@ -108,6 +116,7 @@ impl Core {
         swept.profiles = self.end_newcomers(now).await?;
         swept.stores = self.remove_unused_stores().await?;
         swept.disagreements = self.audit_some().await?;
+        credited?;
         journalled?;
         Ok(swept)
     }
@@ -145,23 +154,38 @@ impl Core {
     /// Removes the empty repository of an announcement that is hidden, unless it came back before
     /// the turn was ours.
     async fn end_repository(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, GraspError> {
-        let _turns = self.turns(vec![addr.identifier.clone()]).await?;
-        self.remove_hidden(addr).await
+        let mut taken = Vec::new();
+        let ended = {
+            let _turns = self.turns(vec![addr.identifier.clone()]).await?;
+            self.take_hidden(addr, &mut taken).await
+        };
+        self.remove_all_taken(taken).await;
+        ended
     }
 
-    /// Acts on an announcement that made room for another, in the turn of their identifier.
-    pub(crate) async fn end_in_turn(self: &Arc<Self>, expired: Expired) -> Result<(), GraspError> {
+    /// Acts on an announcement that made room for another, in the turn of their identifier. The files of
+    /// its repository are left to the caller.
+    pub(crate) async fn end_in_turn(
+        self: &Arc<Self>,
+        expired: Expired,
+        taken: &mut Vec<Taken>,
+    ) -> Result<(), GraspError> {
         match expired {
             Expired::AnnouncementRepository(addr) => {
                 tracing::info!(repository = %addr, "announcement hidden to make room for another");
-                self.remove_hidden(addr).await.map(drop)
+                self.take_hidden(addr, taken).await.map(drop)
             }
             other => self.end(other, &mut Swept::default()).await,
         }
     }
 
-    async fn remove_hidden(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, GraspError> {
-        let remove = move |core: &Self| {
+    /// Takes the repository of a hidden announcement out of its place; says whether it did.
+    async fn take_hidden(
+        self: &Arc<Self>,
+        addr: RepoAddr,
+        taken: &mut Vec<Taken>,
+    ) -> Result<bool, GraspError> {
+        let take = move |core: &Self| {
             let shown = {
                 let purgatory = core.purgatory.lock();
                 let entry = purgatory.find_announcement(&addr);
@@ -171,11 +195,32 @@ impl Core {
                 .look(|view| view.latest(&Address::of_announcement(&addr)))?
                 .is_some();
             if shown || served {
-                return Ok(false);
+                return Ok(None);
             }
-            core.remove_or_archive(&addr).map(|()| true)
+            let discarded = core.take_or_archive(&addr)?;
+            Ok::<_, GraspError>(Some(discarded.map(|discarded| Taken { addr, discarded })))
         };
-        self.blocking("git.remove", remove).await?
+        let ended = self.blocking("git.remove", take).await??;
+        let is_ended = ended.is_some();
+        taken.extend(ended.flatten());
+        Ok(is_ended)
+    }
+
+    /// Removes the files of repositories that were taken out of their places, in nobody's turn.
+    pub(crate) async fn remove_all_taken(self: &Arc<Self>, taken: Vec<Taken>) {
+        if taken.is_empty() {
+            return;
+        }
+        let remove = move |_: &Self| {
+            for Taken { addr, discarded } in taken {
+                if let Err(error) = remove_taken(&addr, discarded) {
+                    error.log("failed to remove an empty repository; the next start removes it");
+                }
+            }
+        };
+        if let Err(error) = self.blocking("git.remove", remove).await {
+            error.log("failed to remove empty repositories; the next start removes them");
+        }
     }
 
     /// Deletes a ref whose event did not come, unless it did before the turn was ours.

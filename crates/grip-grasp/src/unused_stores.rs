@@ -20,6 +20,16 @@ const PER_SWEEP: usize = 256;
 #[derive(Default)]
 pub(crate) struct RetainedStores {
     identifiers: Mutex<BTreeSet<Identifier>>,
+    /// Those that nothing needs at all, and that the last sweep could not remove.
+    left: Mutex<BTreeSet<Identifier>>,
+}
+
+/// An object directory that belongs to nobody.
+pub(crate) struct StrayStore {
+    /// What its name says, as far as it says something.
+    pub(crate) identifier: Identifier,
+    /// Its name below the object stores.
+    pub(crate) directory: String,
 }
 
 impl RetainedStores {
@@ -34,15 +44,24 @@ impl Core {
     pub(crate) async fn remove_unused_stores(self: &Arc<Self>) -> Result<usize, GraspError> {
         let unused = self.blocking("git.stores", Self::unused_stores).await?;
         let unused = unused.map_err(|error| GraspError::Stores(Box::new(error)))?;
-        let mut removed = 0;
-        for identifier in unused.into_iter().take(PER_SWEEP) {
+        let (mut removed, mut left) = (0, BTreeSet::new());
+        for (place, identifier) in unused.into_iter().enumerate() {
+            if place >= PER_SWEEP {
+                left.insert(identifier);
+                continue;
+            }
             match self.remove_unused_store(identifier.clone()).await {
-                Ok(was_there) => removed += usize::from(was_there),
+                Ok(true) => removed += 1,
+                Ok(false) => {
+                    left.insert(identifier);
+                }
                 Err(error) => {
                     tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "failed to remove unused objects");
+                    left.insert(identifier);
                 }
             }
         }
+        *self.kept.left.lock() = left;
         Ok(removed)
     }
 
@@ -62,6 +81,32 @@ impl Core {
             Ok(removed)
         };
         self.blocking("git.remove", remove).await?
+    }
+
+    /// The object directories that belong to nobody: those that are named as no store is, and those that
+    /// nothing needs and a sweep could not remove. Blocks.
+    pub(crate) fn stray_stores(&self) -> io::Result<Vec<StrayStore>> {
+        let left = self.kept.left.lock().clone();
+        let unused = if left.is_empty() {
+            BTreeSet::new()
+        } else {
+            self.unused_stores()?
+        };
+        let known = left.intersection(&unused).map(|identifier| StrayStore {
+            identifier: identifier.clone(),
+            directory: format!("{}.git", identifier.encoded()),
+        });
+        let mut stray: Vec<StrayStore> = known.collect();
+        for directory in self.repositories.foreign_stores()? {
+            match Identifier::parse(&directory) {
+                Ok(identifier) => stray.push(StrayStore {
+                    identifier,
+                    directory,
+                }),
+                Err(_) => tracing::warn!(%directory, "not named as an object store: left as it is"),
+            }
+        }
+        Ok(stray)
     }
 
     /// The stores that neither memory nor disk has a use for. Blocks.

@@ -26,7 +26,7 @@ use grip_types::Domain;
 use self::avatar_rows::AvatarRows;
 pub use self::{
     picture::{Kind, MAX_BYTES, NoPicture, Picture},
-    picture_store::{OpenError, PictureStore},
+    picture_store::PictureStore,
 };
 use crate::jobs::millis;
 

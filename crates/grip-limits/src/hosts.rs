@@ -15,7 +15,8 @@ use grip_types::Domain;
 use tokio::time::Instant;
 
 use crate::{
-    Accounts, Advice, HostStatus, Lane, Mode, Options, Reason, Refused, Verdict, notifier::Notifier,
+    Accounts, Advice, HostHistory, HostStatus, Lane, Mode, Options, Reason, Refused, Verdict,
+    notifier::Notifier,
 };
 
 mod departed;
@@ -171,6 +172,17 @@ impl Hosts {
     /// Whether a host has answered a request well since it is known.
     pub(crate) fn has_succeeded(&self, domain: &Domain) -> bool {
         self.hosts.get(domain).is_some_and(Host::has_succeeded)
+    }
+
+    pub(crate) fn history(&self, domain: &Domain) -> HostHistory {
+        let host = self.hosts.get(domain);
+        host.map(Host::history).unwrap_or_default()
+    }
+
+    pub(crate) fn responded(&mut self, domain: &Domain, took: Duration) {
+        if let Some(host) = self.hosts.get_mut(domain) {
+            host.responded(took);
+        }
     }
 
     pub(crate) fn options(&self) -> &Options {

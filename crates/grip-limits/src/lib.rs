@@ -22,5 +22,5 @@ pub use options::{Limits, Options};
 pub use permit::Permit;
 pub use queues::{Full, QueueBounds, Queues, Turn};
 pub use response::{Advice, Why};
-pub use status::{BackendStatus, ClosedReason, HostClosed, HostStatus};
+pub use status::{BackendStatus, ClosedReason, HostClosed, HostHistory, HostStatus};
 pub use throttle::{Lane, Reason, Refused, Throttle, Verdict};

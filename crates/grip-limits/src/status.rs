@@ -1,5 +1,7 @@
 //! Statuses of hosts and of the ledger, for operators.
 
+use std::time::Duration;
+
 use grip_types::Domain;
 use serde::Serialize;
 
@@ -22,6 +24,15 @@ pub struct HostStatus {
     /// Since the host was last forgotten.
     pub requests_total: u64,
     pub failures_total: u64,
+}
+
+/// How requests to a host ended, since it was last forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostHistory {
+    pub successes: u64,
+    pub failures: u64,
+    /// Moving average of the time to the head of a response.
+    pub latency: Option<Duration>,
 }
 
 /// How long a host stays closed, and why.

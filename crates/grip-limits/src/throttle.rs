@@ -8,7 +8,8 @@ use serde::Serialize;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    Advice, BackendStatus, HostStatus, Options, Permit, RedisError, RedisOptions, SharedRedis,
+    Advice, BackendStatus, HostHistory, HostStatus, Options, Permit, RedisError, RedisOptions,
+    SharedRedis,
     hosts::{HostRequest, Hosts, Outcome, RECHECK},
     ledger::{self, Ledger, LocalLedger},
     networks::{NetworkRequest, Networks, Trust},
@@ -164,6 +165,16 @@ impl Throttle {
     /// Recent failures of a host, to try healthy hosts first.
     pub fn failures(&self, domain: &Domain) -> u32 {
         self.ledger.lock().failures(domain, Instant::now())
+    }
+
+    /// How requests to a host ended, and how soon it responds, since it was last forgotten.
+    pub fn history(&self, domain: &Domain) -> HostHistory {
+        self.ledger.lock().history(domain)
+    }
+
+    /// Notes how long a host took to the head of a response.
+    pub fn responded(&self, domain: &Domain, took: Duration) {
+        self.ledger.lock().responded(domain, took);
     }
 
     /// Changes when a slot or start frees, or when advice or a breaker changes. Not when a window

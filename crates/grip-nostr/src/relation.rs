@@ -28,6 +28,14 @@ impl Address {
         }
     }
 
+    /// The state that the owner of a repository signs for it.
+    pub fn of_state(addr: &RepoAddr) -> Self {
+        Self {
+            kind: kinds::STATE,
+            ..Self::of_announcement(addr)
+        }
+    }
+
     /// The repository that an announcement or state address speaks of.
     pub fn repository(&self) -> Option<RepoAddr> {
         let about_a_repository = [kinds::ANNOUNCEMENT, kinds::STATE].contains(&self.kind);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use grip_nostr::{Event, Timestamp};
-use grip_types::{ClientNetwork, EventSource};
+use grip_types::EventSource;
+use nostr::prelude::Tag;
 
 use crate::{
-    Answer, Relay, WritePolicy,
+    Answer, Relay, Share, WritePolicy,
     event::{self, Checked},
     relay::Shared,
 };
@@ -54,9 +55,7 @@ impl Relay {
         for event in checked {
             match event {
                 Ok(event) if !policy.defers(&event) => {
-                    let has_share = policy.is_unrelated(&event, source.origin);
-                    let beyond = || beyond_share(shared, policy.as_ref(), source.network, &event);
-                    match has_share.then(beyond).flatten() {
+                    match beyond_share(shared, policy.as_ref(), source, &event) {
                         None => run.push(event),
                         Some(answer) => {
                             admitted.extend(judge_run(shared, policy, &mut run, source).await);
@@ -89,19 +88,28 @@ impl Admission {
     }
 }
 
-/// The refusal of an event that is taken from anybody, if its network has sent too many bytes of
-/// those.
+/// What an indexed tag takes on the disk beside the event, about.
+const INDEX_BYTES: usize = 96;
+
+/// The refusal of an event whose network has sent too many bytes of its kind of events.
 pub(crate) fn beyond_share(
     shared: &Shared,
     policy: &dyn WritePolicy,
-    network: Option<ClientNetwork>,
+    source: EventSource,
     event: &Event,
 ) -> Option<Answer> {
-    let bytes = serde_json::to_vec(event).map_or(usize::MAX, |json| json.len());
+    let network = source.network?;
+    let share = policy.share(event, source.origin)?;
+    let json = serde_json::to_vec(event).map_or(usize::MAX, |json| json.len());
+    let is_indexed = |tag: &&Tag| tag.as_slice().first().is_some_and(|name| name.len() == 1);
+    let indexed = event.tags.iter().filter(is_indexed).count();
+    let bytes = json.saturating_add(indexed * INDEX_BYTES);
+    let limiter = match share {
+        Share::Unrelated => &shared.unrelated,
+        Share::Related => &shared.related,
+    };
+    let allowed = limiter.allows(network, policy.share_bytes(event, bytes));
     let kind = event.kind.as_u16();
-    let allowed = shared
-        .unrelated
-        .allows(network, policy.unrelated_bytes(event, bytes));
     (!allowed).then(|| {
         Answer::refused(format!(
             "rate-limited: events of kind {kind} from your network take too many bytes; try again in an hour"

@@ -77,6 +77,8 @@ pub struct Limits {
     pub address_rates: Rates,
     /// Bytes of events that need no relation to anything served, per network of clients.
     pub unrelated_bytes: HourlyBytes,
+    /// Bytes of events that relate to something served and wait for no data, likewise.
+    pub related_bytes: HourlyBytes,
     /// Which addresses are one network.
     pub networks: NetworkPrefixes,
 }
@@ -182,6 +184,10 @@ impl Default for Limits {
             unrelated_bytes: HourlyBytes {
                 per_hour: 64 << 10,
                 burst: 1 << 20,
+            },
+            related_bytes: HourlyBytes {
+                per_hour: 32 << 20,
+                burst: 32 << 20,
             },
             networks: NetworkPrefixes::default(),
         }

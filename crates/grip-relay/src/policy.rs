@@ -25,21 +25,29 @@ pub trait WritePolicy: Send + Sync + 'static {
     /// Says, before the writer is asked, whether an event goes to [`WritePolicy::process_deferred`].
     fn defers(&self, event: &Event) -> bool;
 
-    /// Says whether an event is taken from anybody, related to something served or not: the bytes of
-    /// those are bounded by network.
-    fn is_unrelated(&self, _event: &Event, _origin: Origin) -> bool {
-        false
+    /// Says which share of its network an event takes of, if any.
+    fn share(&self, _event: &Event, _origin: Origin) -> Option<Share> {
+        None
     }
 
-    /// What such an event of `bytes` takes of its network's share; some are dearer than they are
-    /// long.
-    fn unrelated_bytes(&self, _event: &Event, bytes: usize) -> usize {
+    /// What such an event of `bytes` takes of it; some are dearer than they are long.
+    fn share_bytes(&self, _event: &Event, bytes: usize) -> usize {
         bytes
     }
 
     /// Hears of events refused by `judge` or by the engine's own checks. The id of the event is
     /// true to its content; its signature may be the very thing that was wrong.
     fn noted(&self, _event: &Event, _answer: &Answer) {}
+}
+
+/// The bytes of events that one network may send in an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Of those that are taken from anybody, related to something served or not, or cost others more
+    /// than their bytes.
+    Unrelated,
+    /// Of those that are taken because they relate to something served.
+    Related,
 }
 
 /// What becomes of an event.

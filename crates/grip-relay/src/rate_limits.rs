@@ -65,10 +65,10 @@ impl AddressRates {
     }
 }
 
-/// Bytes of events that are taken from anybody, by network. Bounded as [`AddressRates`].
-pub(crate) struct UnrelatedBytes(Option<DefaultKeyedRateLimiter<ClientNetwork>>);
+/// Bytes of events in an hour, by network. Bounded as [`AddressRates`].
+pub(crate) struct BytesPerHour(Option<DefaultKeyedRateLimiter<ClientNetwork>>);
 
-impl UnrelatedBytes {
+impl BytesPerHour {
     pub(crate) fn new(bytes: HourlyBytes) -> Self {
         let hour = Duration::from_secs(3_600);
         let one = hour
@@ -79,8 +79,8 @@ impl UnrelatedBytes {
     }
 
     /// Takes `bytes` of the network's. More than it may ever have at once are refused.
-    pub(crate) fn allows(&self, network: Option<ClientNetwork>, bytes: usize) -> bool {
-        let (Some(limiter), Some(network)) = (&self.0, network) else {
+    pub(crate) fn allows(&self, network: ClientNetwork, bytes: usize) -> bool {
+        let Some(limiter) = &self.0 else {
             return true;
         };
         let bytes = u32::try_from(bytes).ok().and_then(NonZeroU32::new);

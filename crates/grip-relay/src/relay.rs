@@ -8,10 +8,10 @@ use grip_tasks::TaskGroup;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    Access, Frame, Limits, Peer, Stats, WritePolicy, Writer,
+    Access, CommitLog, Frame, Limits, Peer, Stats, WritePolicy, Writer,
     in_flight::InFlight,
     quota::Quota,
-    rate_limits::{AddressRates, UnrelatedBytes},
+    rate_limits::{AddressRates, BytesPerHour},
     session,
     subscriptions::Subscriptions,
     thread_pool::ThreadPool,
@@ -37,7 +37,8 @@ pub(crate) struct Shared {
     /// For parsing and signatures.
     pub(crate) checkers: ThreadPool,
     pub(crate) rates: AddressRates,
-    pub(crate) unrelated: UnrelatedBytes,
+    pub(crate) unrelated: BytesPerHour,
+    pub(crate) related: BytesPerHour,
     /// Bytes of what waits to be sent, is subscribed to or half received, over all connections.
     pub(crate) memory: Arc<Quota>,
     /// Records of open NIP-77 exchanges, over all connections.
@@ -55,6 +56,16 @@ impl Relay {
     /// When the token of `group` is cancelled, connections are told and closed; the writer works
     /// on until [`Relay::stop`], because others still have to finish what they promised.
     pub fn start(store: EventStore, limits: Limits, group: &TaskGroup) -> (Self, Writer) {
+        Self::start_logged(store, limits, group, None)
+    }
+
+    /// The same; each commit is logged first. The store notes its changes for that.
+    pub fn start_logged(
+        store: EventStore,
+        limits: Limits,
+        group: &TaskGroup,
+        log: Option<Arc<dyn CommitLog>>,
+    ) -> (Self, Writer) {
         let stats = Arc::new(Stats::default());
         let subscriptions = Arc::new(Subscriptions::new(Arc::clone(&stats)));
         let writer = Writer::start(
@@ -62,6 +73,7 @@ impl Relay {
             Arc::clone(&subscriptions),
             Arc::clone(&stats),
             limits.write_queue,
+            log,
         );
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let shared = Arc::new(Shared {
@@ -69,7 +81,8 @@ impl Relay {
             readers: ThreadPool::start("relay-reader", cores + 1),
             checkers: ThreadPool::start("relay-checker", cores),
             rates: AddressRates::new(limits.address_rates),
-            unrelated: UnrelatedBytes::new(limits.unrelated_bytes),
+            unrelated: BytesPerHour::new(limits.unrelated_bytes),
+            related: BytesPerHour::new(limits.related_bytes),
             memory: Quota::new(limits.memory_bytes),
             records: Quota::new(limits.reconciliation_records_total),
             in_flight: InFlight::new(limits.in_flight_bytes_total),
@@ -164,5 +177,6 @@ async fn sweep(shared: Arc<Shared>) {
     while stop.run_until_cancelled(tick.tick()).await.is_some() {
         shared.rates.forget_idle();
         shared.unrelated.forget_idle();
+        shared.related.forget_idle();
     }
 }

@@ -7,10 +7,11 @@
 mod operation;
 mod waiting;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, thread, time::Duration};
+use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc, thread, time::Duration};
 
 use grip_nostr::{Event, EventId, Timestamp};
 use grip_store::{EventStore, Put, StoreError, WriteView};
+use grip_tasks::fault;
 use grip_types::ClientNetwork;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -56,6 +57,19 @@ pub enum WriteError {
 pub type Change =
     dyn Fn(&[Event], &mut WriteView<'_>, Timestamp) -> Result<Vec<Put>, StoreError> + Send + Sync;
 
+/// Log of the commits of a store, which other copies of it follow.
+pub trait CommitLog: Send + Sync {
+    /// Makes the changes of one transaction ([`WriteView::encoded_changes`]) durable. The commit follows
+    /// if this succeeds, and only then. Blocks.
+    fn append(&self, changes: Vec<u8>) -> Result<u64, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// The commit of this number in the log is made here, too.
+    fn applied(&self, seq: u64);
+
+    /// The commit of this number could not be made here: this copy is not what the log says.
+    fn failed(&self, seq: u64);
+}
+
 enum Job {
     Judge {
         events: Vec<Event>,
@@ -87,6 +101,7 @@ impl Writer {
         subscriptions: Arc<Subscriptions>,
         stats: Arc<Stats>,
         queue: usize,
+        log: Option<Arc<dyn CommitLog>>,
     ) -> Self {
         let (jobs, queued) = mpsc::channel(queue);
         let (failed, failure) = watch::channel(None);
@@ -95,6 +110,7 @@ impl Writer {
             store,
             subscriptions,
             stats: Arc::clone(&stats),
+            log,
         };
         thread::Builder::new()
             .name("relay-writer".into())
@@ -243,6 +259,7 @@ struct Thread {
     store: EventStore,
     subscriptions: Arc<Subscriptions>,
     stats: Arc<Stats>,
+    log: Option<Arc<dyn CommitLog>>,
 }
 
 impl Thread {
@@ -327,12 +344,19 @@ impl Thread {
     fn commit(&self, operations: &[Operation<'_>]) -> Result<Vec<Outcome>, WriteError> {
         let batch = self.subscriptions.begin();
         let now = Timestamp::now();
+        let logged = Cell::new(None);
         let work = || {
             self.store.write(|view| {
-                operations
+                let applied: Result<Vec<Outcome>, StoreError> = operations
                     .iter()
                     .map(|operation| operation.apply(view, now))
-                    .collect()
+                    .collect();
+                if let Some(log) = &self.log
+                    && applied.is_ok()
+                {
+                    logged.set(append(&**log, view)?);
+                }
+                applied
             })
         };
         let done: Result<Vec<Outcome>, WriteError> =
@@ -340,6 +364,12 @@ impl Thread {
                 Ok(done) => done.map_err(WriteError::Store),
                 Err(_) => Err(WriteError::Panicked),
             };
+        if let (Some(log), Some(seq)) = (&self.log, logged.get()) {
+            match &done {
+                Ok(_) => log.applied(seq),
+                Err(_) => log.failed(seq),
+            }
+        }
         let outcomes = done.as_deref().unwrap_or_default();
         let pairs = operations.iter().zip(outcomes);
         self.subscriptions.publish(
@@ -364,6 +394,17 @@ impl Thread {
         }
         done
     }
+}
+
+/// Logs what a transaction changes, if it changes anything, and says under which number.
+fn append(log: &dyn CommitLog, view: &WriteView<'_>) -> Result<Option<u64>, StoreError> {
+    let changes = view.encoded_changes();
+    if changes.is_empty() {
+        return Ok(None);
+    }
+    let seq = log.append(changes).map_err(StoreError::NotLogged)?;
+    fault::point("cluster.events_logged");
+    Ok(Some(seq))
 }
 
 /// Tells that nothing is written any more; on drop too, unless the thread was stopped.

@@ -14,6 +14,7 @@ use std::{panic::resume_unwind, time::Duration};
 
 use grip_db::{Db, DbError, Statement, Value};
 use grip_tasks::{Busy, Lanes};
+use grip_types::Owner;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -195,7 +196,11 @@ impl Admin {
             cause: BusyCause::Commands,
             retry_after: Duration::from_secs(1),
         };
-        let _turn = self.turns.enter(&()).await.map_err(busy)?;
+        let _turn = self
+            .turns
+            .enter(&(), Owner::default())
+            .await
+            .map_err(busy)?;
         let record = AuditRecord::new(context, command)?;
         let result = match (self.repeated(&record).await?, command) {
             (Some(before), _) => Ok(before),

@@ -17,6 +17,9 @@ use url::Url;
 /// Most places of one node. Anybody may run one, and names what it likes.
 const MAX_URLS_PER_NODE: usize = 2;
 
+/// A host that takes so long to respond is worth half of one that takes no time.
+const SLOW: Duration = Duration::from_secs(1);
+
 /// Looks up the health of a host that serves git, as far as this node knows it.
 pub type HealthOf = dyn Fn(&Domain) -> HostHealth + Send + Sync;
 
@@ -24,8 +27,10 @@ pub type HealthOf = dyn Fn(&Domain) -> HostHealth + Send + Sync;
 pub struct HostHealth {
     /// Its breaker is open.
     pub is_open: bool,
-    pub successes: u32,
-    pub failures: u32,
+    pub successes: u64,
+    pub failures: u64,
+    /// How soon it responds on average, where it has.
+    pub latency: Option<Duration>,
 }
 
 /// Weights of the ranking.
@@ -162,7 +167,10 @@ fn score(candidate: Candidate, options: &Options, wanted: &str) -> Scored {
     Scored {
         has_answered: candidate.health.successes > 0,
         provider: Provider {
-            score: freshness(&candidate, options.half_life) * health(candidate.health) * near,
+            score: freshness(&candidate, options.half_life)
+                * health(candidate.health)
+                * speed(candidate.health)
+                * near,
             is_shut: candidate.health.is_open,
             why: why(&candidate, is_near),
             url: candidate.url,
@@ -185,8 +193,15 @@ fn freshness(candidate: &Candidate, half_life: Duration) -> f64 {
 
 /// The share of good answers, where nothing known is as good as not.
 fn health(health: HostHealth) -> f64 {
-    let good = f64::from(health.successes) + 1.0;
-    good / (good + f64::from(health.failures) + 1.0)
+    let good = health.successes as f64 + 1.0;
+    good / (good + health.failures as f64 + 1.0)
+}
+
+/// Half where a response takes [`SLOW`].
+fn speed(health: HostHealth) -> f64 {
+    let slow = SLOW.as_secs_f64();
+    let took = health.latency.unwrap_or_default().as_secs_f64();
+    slow / (slow + took)
 }
 
 /// What speaks for and against a candidate, in the order in which it counts.
@@ -199,16 +214,20 @@ fn why(candidate: &Candidate, is_near: bool) -> String {
         is_open,
         successes,
         failures,
+        latency,
     } = candidate.health;
     let health = match successes + failures {
         _ if is_open => "failed recently".to_owned(),
         0 => "not asked before".to_owned(),
         all => format!("answered {successes} of {all} requests"),
     };
+    let soon = latency.filter(|_| successes > 0 && !is_open);
+    let soon = soon.map(|took| format!("responds after {} ms", took.as_millis()));
     let signed = format!("signed {} ago", rounded(candidate.age));
     let near = candidate.region.iter().filter(|_| is_near);
-    let near = near.map(|region| format!("in {region}"));
-    let parts: Vec<String> = [named, health, signed].into_iter().chain(near).collect();
+    let mut near = near.map(|region| format!("in {region}"));
+    let parts = [Some(named), Some(health), soon, Some(signed), near.next()];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
     parts.join(", ")
 }
 

@@ -16,12 +16,12 @@ use std::{
     sync::{PoisonError, TryLockError},
 };
 
-use heed::{CompactionOption, RwTxn};
+use heed::CompactionOption;
 
 use crate::{
     OpenError, StoreError,
+    changes::Change,
     store::{Opened, Shared},
-    tables::{Table, Tables},
 };
 
 pub(crate) const DATA_FILE: &str = "data.mdb";
@@ -63,38 +63,6 @@ pub enum CompactError {
 impl From<heed::Error> for CompactError {
     fn from(error: heed::Error) -> Self {
         Self::Store(error.into())
-    }
-}
-
-/// Names a table in any environment.
-pub(crate) type Which = fn(&Tables) -> Table;
-
-/// What became of one key; `None` = deleted.
-pub(crate) struct Change {
-    which: Which,
-    key: Box<[u8]>,
-    value: Option<Box<[u8]>>,
-}
-
-impl Change {
-    pub(crate) fn new(which: Which, key: &[u8], value: Option<&[u8]>) -> Self {
-        Self {
-            which,
-            key: key.into(),
-            value: value.map(Into::into),
-        }
-    }
-
-    fn size_bytes(&self) -> usize {
-        size_of::<Self>() + self.key.len() + self.value.as_ref().map_or(0, |value| value.len())
-    }
-
-    fn apply(&self, tables: &Tables, txn: &mut RwTxn<'_>) -> heed::Result<()> {
-        let table = (self.which)(tables);
-        match &self.value {
-            Some(value) => table.put(txn, &self.key, value),
-            None => table.delete(txn, &self.key).map(drop),
-        }
     }
 }
 

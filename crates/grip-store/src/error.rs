@@ -54,6 +54,8 @@ pub enum StoreError {
     Corrupt(&'static str),
     #[error("the event cannot be written as JSON")]
     Encode(#[source] serde_json::Error),
+    #[error("the change could not be logged for the other copies of the event store")]
+    NotLogged(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the event store failed")]
     Lmdb(#[source] heed::Error),
 }

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod changes;
 mod compaction;
 mod error;
 mod keys;
@@ -19,4 +20,4 @@ pub use query::{Limits, Match, Progress, Query};
 pub use requests::{RequestCounts, Retention, Vanished};
 pub use store::{EventStore, Options, Stats};
 pub use view::{EventView, Item, ReadView, Stored};
-pub use write::{Aged, Put, WriteView};
+pub use write::{Aged, Kept, Put, WriteView};

@@ -46,13 +46,26 @@ impl<'t> Lookup<'t> {
     }
 
     pub(crate) fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError> {
+        self.each_with_d(kind, d, parse)
+    }
+
+    pub(crate) fn ids_with_d(&self, kind: Kind, d: &str) -> Result<Vec<EventId>, StoreError> {
+        self.each_with_d(kind, d, |record| Ok(EventId::from_byte_array(*record.id())))
+    }
+
+    fn each_with_d<T>(
+        &self,
+        kind: Kind,
+        d: &str,
+        read: impl Fn(Record<'t>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
         let prefix = keys::kind_and_d(kind.as_u16(), &keys::digest(d));
-        let mut events = Vec::new();
-        for found in self.tables.addresses.prefix_iter(self.txn, &prefix)? {
-            let (_, serial) = found?;
-            events.push(parse(self.record(&read_serial(serial)?)?)?);
+        let mut found = Vec::new();
+        for entry in self.tables.addresses.prefix_iter(self.txn, &prefix)? {
+            let (_, serial) = entry?;
+            found.push(read(self.record(&read_serial(serial)?)?)?);
         }
-        Ok(events)
+        Ok(found)
     }
 
     /// At most `max` ids that begin with these hex digits, in lower case.
@@ -171,6 +184,27 @@ impl<'t> Lookup<'t> {
         }
         Ok(bytes)
     }
+
+    pub(crate) fn ids_of(
+        &self,
+        author: &[u8; 32],
+        kind: u16,
+        max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        let prefix = keys::author_kind(author, kind);
+        let mut ids = Vec::new();
+        for found in self
+            .tables
+            .by_author
+            .prefix_iter(self.txn, &prefix)?
+            .take(max)
+        {
+            let id = found?.0.last_chunk();
+            let id = id.ok_or(StoreError::Corrupt("a position has the wrong length"))?;
+            ids.push(EventId::from_byte_array(*id));
+        }
+        Ok(ids)
+    }
 }
 
 pub(crate) fn read_serial(bytes: &[u8]) -> Result<Serial, StoreError> {
@@ -179,7 +213,7 @@ pub(crate) fn read_serial(bytes: &[u8]) -> Result<Serial, StoreError> {
         .map_err(|_| StoreError::Corrupt("a serial number has the wrong length"))
 }
 
-fn read_time(bytes: &[u8]) -> Result<u64, StoreError> {
+pub(crate) fn read_time(bytes: &[u8]) -> Result<u64, StoreError> {
     let bytes = bytes.try_into();
     bytes
         .map(u64::from_be_bytes)

@@ -12,7 +12,7 @@ use nostr::prelude::{EventId, Kind, PublicKey, Timestamp};
 
 use crate::{
     ReadView, StoreError, keys,
-    lookup::{Lookup, parse, read_id},
+    lookup::{Lookup, parse, read_id, read_time},
     view::Transaction,
 };
 
@@ -175,6 +175,18 @@ impl ReadView<'_> {
         let prefix = keys::vanishing_author(author.as_bytes());
         let mut found = lookup.tables.targets.prefix_iter(lookup.txn, &prefix)?;
         Ok(found.next().transpose()?.is_some())
+    }
+
+    /// Says whether a key has asked this server to vanish with what it made at a time, carried out or not.
+    pub fn has_vanished(&self, author: &PublicKey, at: Timestamp) -> Result<bool, StoreError> {
+        let lookup = self.lookup();
+        let prefix = keys::target_author(author.as_bytes());
+        for found in lookup.tables.targets.prefix_iter(lookup.txn, &prefix)? {
+            if read_time(found?.1)? >= at.as_secs() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The requests to vanish that are not carried out yet.

@@ -30,6 +30,8 @@ pub struct Options {
     pub max_readers: u32,
     /// Keep requests to delete and let them do nothing (G01-121); false.
     pub ignores_deletions: bool,
+    /// Have every transaction say what it changed ([`WriteView::encoded_changes`]); false.
+    pub notes_changes: bool,
 }
 
 impl Default for Options {
@@ -38,6 +40,7 @@ impl Default for Options {
             map_bytes: 64 << 30,
             max_readers: 1024,
             ignores_deletions: false,
+            notes_changes: false,
         }
     }
 }
@@ -124,8 +127,10 @@ impl EventStore {
         // A write that panicked changed nothing, so there is nothing wrong with the lock.
         let mut log = writing.unwrap_or_else(PoisonError::into_inner);
         let Opened { env, tables } = self.current();
-        let ignores_deletions = self.shared.options.ignores_deletions;
-        let mut view = WriteView::new(tables, env.write_txn()?, log.is_some(), ignores_deletions)?;
+        let options = &self.shared.options;
+        let notes_changes = options.notes_changes || log.is_some();
+        let ignores_deletions = options.ignores_deletions;
+        let mut view = WriteView::new(tables, env.write_txn()?, notes_changes, ignores_deletions)?;
         let value = work(&mut view)?;
         let changes = view.commit()?;
         if let Some(log) = &mut *log {

@@ -1,5 +1,7 @@
 //! Snapshots, and the lookups of both kinds of transaction.
 
+mod encoded;
+
 use std::ops::ControlFlow;
 
 use grip_nostr::{Address, Filter};
@@ -31,6 +33,9 @@ pub trait EventView {
     /// The served version of each author, ordered by author.
     fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError>;
 
+    /// The ids of the same, of which no more than the heads are read.
+    fn ids_with_d(&self, kind: Kind, d: &str) -> Result<Vec<EventId>, StoreError>;
+
     /// Says whether some event tags the id by `e`, `E` or `q`, other than those of the kinds `idle`.
     fn is_referenced(&self, id: &EventId, idle: &[Kind]) -> Result<bool, StoreError>;
 
@@ -44,6 +49,14 @@ pub trait EventView {
         kind: Kind,
         most: usize,
     ) -> Result<usize, StoreError>;
+
+    /// Ids of the events of one author and kind, at most `max`, the newest.
+    fn ids_of(
+        &self,
+        author: &PublicKey,
+        kind: Kind,
+        max: usize,
+    ) -> Result<Vec<EventId>, StoreError>;
 
     /// Says whether a request is known that is not served any more.
     fn is_request_retired(&self, id: &EventId) -> Result<bool, StoreError>;
@@ -102,6 +115,10 @@ impl<T: Transaction> EventView for T {
         self.lookup().with_d(kind, d)
     }
 
+    fn ids_with_d(&self, kind: Kind, d: &str) -> Result<Vec<EventId>, StoreError> {
+        self.lookup().ids_with_d(kind, d)
+    }
+
     fn is_referenced(&self, id: &EventId, idle: &[Kind]) -> Result<bool, StoreError> {
         self.lookup().is_tagged(b"eEq", &id.to_hex(), idle)
     }
@@ -118,6 +135,15 @@ impl<T: Transaction> EventView for T {
     ) -> Result<usize, StoreError> {
         self.lookup()
             .stored_bytes(author.as_bytes(), kind.as_u16(), most)
+    }
+
+    fn ids_of(
+        &self,
+        author: &PublicKey,
+        kind: Kind,
+        max: usize,
+    ) -> Result<Vec<EventId>, StoreError> {
+        self.lookup().ids_of(author.as_bytes(), kind.as_u16(), max)
     }
 
     fn is_request_retired(&self, id: &EventId) -> Result<bool, StoreError> {

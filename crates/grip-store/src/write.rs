@@ -10,10 +10,11 @@ use nostr::prelude::{Event, EventId, Timestamp};
 
 pub use deletion::Aged;
 pub(crate) use deletion::take_over_requests;
+pub use history::Kept;
 
 use crate::{
     StoreError,
-    compaction::{Change, Which},
+    changes::{self, Change, Which},
     keys::{self, Serial},
     lookup::{Lookup, read_serial},
     record::Head,
@@ -93,14 +94,35 @@ impl<'s> WriteView<'s> {
         Ok(self.changes.unwrap_or_default())
     }
 
+    /// All that was changed so far, in a form that [`WriteView::apply_changes`] reads. Empty if nothing
+    /// was, or if [`Options::notes_changes`](crate::Options::notes_changes) is not set.
+    pub fn encoded_changes(&self) -> Vec<u8> {
+        changes::encode(self.changes.as_deref().unwrap_or_default())
+    }
+
+    /// Makes the changes of another copy of this store, which was as this one is now. Making those
+    /// again that were made last is harmless.
+    pub fn apply_changes(&mut self, encoded: &[u8]) -> Result<(), StoreError> {
+        let made = changes::decode(encoded)?;
+        self.guarded(|view| {
+            for change in made {
+                change.apply(&view.tables, &mut view.txn)?;
+                if let Some(changes) = &mut view.changes {
+                    changes.push(change);
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn set(&mut self, which: Which, key: &[u8], value: &[u8]) -> heed::Result<()> {
         self.note(which, key, Some(value));
-        which(&self.tables).put(&mut self.txn, key, value)
+        which.of(&self.tables).put(&mut self.txn, key, value)
     }
 
     fn unset(&mut self, which: Which, key: &[u8]) -> heed::Result<()> {
         self.note(which, key, None);
-        which(&self.tables).delete(&mut self.txn, key).map(drop)
+        which.of(&self.tables).delete(&mut self.txn, key).map(drop)
     }
 
     fn note(&mut self, which: Which, key: &[u8], value: Option<&[u8]>) {

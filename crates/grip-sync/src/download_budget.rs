@@ -5,6 +5,9 @@
 //! not served here leave a quarter. A fetch begins while anything is left and goes on to its end, so
 //! that a large one is not cut for nothing; what it took beyond is missing afterwards.
 //!
+//! Looks at the refs of other servers have a part of the total to themselves: fetches of strangers put
+//! none off, and looks of whatever size leave nearly all of what is reserved for those who are served.
+//!
 //! What was used is forgotten evenly over the window. Nothing of it outlives the process.
 
 use std::{collections::HashMap, time::Duration};
@@ -17,6 +20,8 @@ use tokio::time::Instant;
 const MAX_OWNERS: usize = 10_000;
 /// The part of the total that is for those who are served.
 const RESERVED: u64 = 4;
+/// The part of the total that is for looks.
+const LOOKS: u64 = 16;
 
 /// How many bytes may be downloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +63,7 @@ pub struct DownloadBudget {
 #[derive(Default)]
 struct State {
     total: Level,
+    looks: Level,
     owners: HashMap<[u8; 32], Level>,
     bytes_total: u64,
 }
@@ -108,11 +114,30 @@ impl DownloadBudget {
         if state.total.now(total, window, now) >= most {
             return Err(Spent::Total);
         }
-        let own = state.owners.get(&owner.key);
-        if own.is_some_and(|own| own.now(per_author, window, now) >= per_author) {
-            return Err(Spent::Author);
+        state.check_own(owner, per_author, window, now)
+    }
+
+    /// Says whether a look at a server may begin that an author lists.
+    pub(crate) fn check_look(&self, owner: &Owner, now: Instant) -> Result<(), Spent> {
+        let DownloadLimits {
+            per_author,
+            total,
+            window,
+        } = self.limits;
+        let (state, most) = (self.state.lock(), total / LOOKS);
+        if state.looks.now(most, window, now) >= most {
+            return Err(Spent::Total);
         }
-        Ok(())
+        state.check_own(owner, per_author, window, now)
+    }
+
+    /// Counts bytes of a look, as those of a fetch and against what is for looks.
+    pub(crate) fn charge_look(&self, payers: &[Owner], bytes: u64, now: Instant) {
+        let DownloadLimits { total, window, .. } = self.limits;
+        let mut state = self.state.lock();
+        state.looks.add(bytes, total / LOOKS, window, now);
+        drop(state);
+        self.charge(payers, bytes, now);
     }
 
     /// Counts bytes that came, in equal parts against those who pay.
@@ -144,6 +169,20 @@ impl DownloadBudget {
 }
 
 impl State {
+    fn check_own(
+        &self,
+        owner: &Owner,
+        limit: u64,
+        window: Duration,
+        now: Instant,
+    ) -> Result<(), Spent> {
+        let own = self.owners.get(&owner.key);
+        if own.is_some_and(|own| own.now(limit, window, now) >= limit) {
+            return Err(Spent::Author);
+        }
+        Ok(())
+    }
+
     /// Forgets half of the authors, those who used least.
     fn forget_some(&mut self, limits: DownloadLimits, now: Instant) {
         let levels = self.owners.iter();
@@ -207,6 +246,23 @@ mod tests {
         assert_eq!(budget.check(&stranger, now), Err(Spent::Total));
         assert_eq!(budget.check(&owner(3_000, true), now), Ok(()));
         assert_eq!(budget.usage(now), (800, 1_000, 800));
+    }
+
+    #[test]
+    fn strangers_who_use_the_total_up_put_off_no_look_and_looks_leave_the_rest() {
+        let (budget, now) = (budget(10_000, 1_600), Instant::now());
+        let (stranger, owner) = (owner(1, false), owner(2, true));
+        budget.charge(&[stranger], 1_200, now);
+        assert_eq!(budget.check(&stranger, now), Err(Spent::Total));
+        let mut looks = 0;
+        while budget.check_look(&owner, now).is_ok() {
+            budget.charge_look(&[owner], 10, now);
+            looks += 1;
+        }
+        assert_eq!(looks, 10, "a sixteenth of the total");
+        assert_eq!(budget.check(&owner, now), Ok(()), "the rest is for fetches");
+        // Half of it is forgotten in half of the window.
+        assert_eq!(budget.check_look(&owner, now + MINUTE / 2), Ok(()));
     }
 
     #[test]

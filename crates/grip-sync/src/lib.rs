@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod byte_lru;
 mod download_budget;
 mod engine;
 mod fetch;
@@ -18,6 +17,7 @@ mod search_memory;
 mod sync;
 mod task_permits;
 mod url_pauses;
+mod weights;
 
 #[cfg(test)]
 mod testing;

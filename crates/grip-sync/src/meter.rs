@@ -24,6 +24,7 @@ pub struct Meter {
     began: Instant,
     payers: Vec<Owner>,
     budget: Option<Arc<DownloadBudget>>,
+    is_look: bool,
 }
 
 impl Meter {
@@ -35,10 +36,14 @@ impl Meter {
         }
     }
 
-    /// One whose bytes count against `payer`, who must have something left.
-    pub fn paid_by(payer: Owner, budget: &Arc<DownloadBudget>) -> Result<Self, Spent> {
-        budget.check(&payer, Instant::now())?;
-        Ok(Self::new(vec![payer], budget))
+    /// One of a look at the refs of a server, whose bytes count against `payer`, who lists it and must
+    /// have something left.
+    pub fn of_look(payer: Owner, budget: &Arc<DownloadBudget>) -> Result<Self, Spent> {
+        budget.check_look(&payer, Instant::now())?;
+        Ok(Self {
+            is_look: true,
+            ..Self::new(vec![payer], budget)
+        })
     }
 
     /// One whose bytes count against nobody.
@@ -48,6 +53,7 @@ impl Meter {
             began: Instant::now(),
             payers: Vec::new(),
             budget: None,
+            is_look: false,
         }
     }
 
@@ -57,8 +63,14 @@ impl Meter {
 
     pub(crate) fn add(&self, bytes: u64) {
         self.received.fetch_add(bytes, Relaxed);
-        if let Some(budget) = &self.budget {
-            budget.charge(&self.payers, bytes, Instant::now());
+        let Some(budget) = &self.budget else {
+            return;
+        };
+        let now = Instant::now();
+        if self.is_look {
+            budget.charge_look(&self.payers, bytes, now);
+        } else {
+            budget.charge(&self.payers, bytes, now);
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use grip_types::{Identifier, Oid};
+use grip_types::{ByteLru, Identifier, Oid};
 use url::Url;
 
-use crate::byte_lru::{ByteLru, of_url};
+use crate::weights::of_url;
 
 /// Bytes of all of them. One that is forgotten begins again.
 const MAX_BYTES: usize = 40 << 20;

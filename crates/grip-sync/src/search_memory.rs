@@ -7,18 +7,18 @@ use std::{
 };
 
 use grip_purgatory::UrlAttempt;
-use grip_types::{Domain, Identifier};
+use grip_types::{ByteLru, Domain, Identifier};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use url::Url;
 
 use crate::{
-    byte_lru::{ByteLru, of_pair},
     found_providers::FoundProviders,
     paused_attempts::{PausedAttempts, Requested},
     recent_attempts::RecentAttempts,
     url_pauses::UrlPauses,
+    weights::of_pair,
 };
 
 /// How long a URL that must not be asked stays so.

@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use grip_types::{Identifier, Oid};
+use grip_types::{ByteLru, Identifier, Oid};
 use tokio::time::Instant;
 use url::Url;
 
 use crate::{
-    byte_lru::{ByteLru, of_pair, of_url},
     options::UrlPause,
+    weights::{of_pair, of_url},
 };
 
 /// Bytes; at the bound the longest unused is forgotten, and may be asked.

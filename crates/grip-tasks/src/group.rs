@@ -16,7 +16,11 @@ use tokio_util::{
 };
 use tracing::Instrument;
 
-use crate::{JoinHandle, handle::Output, panic};
+use crate::{
+    JoinHandle, LowPriorityThreads,
+    handle::{BlockingWork, Output},
+    panic,
+};
 
 /// Owns tasks: they can be listed, told to stop, waited for and, in the end, aborted.
 ///
@@ -184,24 +188,42 @@ impl TaskGroup {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let output = Output::new();
-        let shared = output.share();
-        let work = move || shared.set(work());
-        JoinHandle::new(self.spawn_blocking_boxed(kind, Box::new(work)), output)
+        let (work, output) = Output::of(work);
+        JoinHandle::new(self.spawn_blocking_boxed(kind, work, None), output)
+    }
+
+    /// Runs `work` on one of `threads`.
+    pub fn spawn_low_priority<F, T>(
+        &self,
+        threads: &LowPriorityThreads,
+        kind: &'static str,
+        work: F,
+    ) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let (work, output) = Output::of(work);
+        JoinHandle::new(self.spawn_blocking_boxed(kind, work, Some(threads)), output)
     }
 
     fn spawn_blocking_boxed(
         &self,
         kind: &'static str,
-        work: Box<dyn FnOnce() + Send>,
+        work: BlockingWork,
+        threads: Option<&LowPriorityThreads>,
     ) -> tokio::task::JoinHandle<()> {
         let mut guard = self.begin(kind);
         let id = guard.id;
         let span = tracing::Span::current();
-        let handle = tokio::task::spawn_blocking(move || {
+        let work = move || {
             let _entered = span.enter();
             guard.end(catch_unwind(AssertUnwindSafe(work)));
-        });
+        };
+        let handle = match threads {
+            Some(threads) => threads.spawn(work),
+            None => tokio::task::spawn_blocking(work),
+        };
         self.adopt(id, handle.abort_handle());
         handle
     }

@@ -35,15 +35,25 @@ impl<T> Output<T> {
     }
 }
 
+impl<T: Send + 'static> Output<T> {
+    /// `work` as one kind of function, and the place where it leaves what it returns.
+    pub(crate) fn of(work: impl FnOnce() -> T + Send + 'static) -> (BlockingWork, Self) {
+        let output = Self::new();
+        let shared = output.share();
+        (Box::new(move || shared.set(work())), output)
+    }
+}
+
+/// Work for a thread where it may block.
+pub(crate) type BlockingWork = Box<dyn FnOnce() + Send>;
+
 /// Runs `work` on a thread where it may block, in the name of the task that waits for it.
 pub fn spawn_blocking<F, T>(work: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let output = Output::new();
-    let shared = output.share();
-    let work: Box<dyn FnOnce() + Send> = Box::new(move || shared.set(work()));
+    let (work, output) = Output::of(work);
     JoinHandle::new(tokio::task::spawn_blocking(work), output)
 }
 

@@ -6,6 +6,7 @@ mod group;
 mod handle;
 mod lanes;
 mod live;
+mod low_priority;
 #[cfg(all(test, feature = "loom"))]
 mod models;
 mod panic;
@@ -19,6 +20,7 @@ pub use group::{Ended, TaskGroup, TaskStatus};
 pub use handle::{JoinHandle, spawn_blocking};
 pub use lanes::{Busy, Lanes, Turn};
 pub use live::Live;
+pub use low_priority::LowPriorityThreads;
 pub use periodic::{Outcome, Periodic, PeriodicStatus};
 pub use permits::{Permit, Permits};
 pub use single_flight::{Flight, Job, Jobs, Refused, SingleFlight};

@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use grip_types::Owner;
 use loom::{cell::UnsafeCell, future::block_on, sync::Arc, thread};
 
 use crate::{Busy, Lanes, Live, Refused, SingleFlight};
@@ -38,7 +39,7 @@ impl Work {
 
 /// Waits for a turn and acts; says whether it was let in at all.
 fn take_a_turn(lanes: &Lanes<u8>, work: &Work) -> Result<(), Busy> {
-    let turn = block_on(lanes.enter(&1))?;
+    let turn = block_on(lanes.enter(&1, Owner::default()))?;
     work.act();
     drop(turn);
     Ok(())
@@ -72,12 +73,12 @@ fn with_room_for_one_to_wait_nobody_waits_for_ever_and_nobody_acts_beside_anothe
 fn a_turn_that_is_granted_to_someone_who_gives_up_goes_on_to_the_next() {
     check(|| {
         let (lanes, work) = (Lanes::<u8>::new(2), Work::new());
-        let first = block_on(lanes.enter(&1)).expect("because the lane is empty");
+        let first = block_on(lanes.enter(&1, Owner::default())).expect("because the lane is empty");
         let leaver = {
             let lanes = lanes.clone();
             // Told to stop while it waits: the future is dropped, wherever it stands.
             thread::spawn(move || {
-                let mut entering = pin!(lanes.enter(&1));
+                let mut entering = pin!(lanes.enter(&1, Owner::default()));
                 let polled = entering
                     .as_mut()
                     .poll(&mut Context::from_waker(Waker::noop()));

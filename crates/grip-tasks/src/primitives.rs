@@ -3,7 +3,7 @@
 
 #[cfg(not(feature = "loom"))]
 mod real {
-    pub(crate) use std::sync::{Arc, atomic::AtomicU64};
+    pub(crate) use std::sync::Arc;
 
     pub(crate) use parking_lot::Mutex;
     pub(crate) use tokio::sync::{mpsc, oneshot, watch};

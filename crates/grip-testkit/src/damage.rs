@@ -180,6 +180,7 @@ pub const DAMAGE: &[Damage] = &[
     kind("index cut short", Repair::ByFetch, |f| cut(&f.pack("idx")?, 100)),
     kind("index empty", Repair::ByFetch, |f| cut(&f.pack("idx")?, 0)),
     kind("index of another pack", Repair::ByFetch, |f| write(&f.pack("idx")?, &[7; 4096])),
+    kind("directory in the place of a pack", Repair::ByEvents, |f| Ok(fs::create_dir_all(f.packs().join("pack-1.pack"))?)),
     kind("all packs missing", Repair::ByFetch, |f| remove_dir(&f.packs())),
     kind("store missing", Repair::ByFetch, |f| remove_dir(f.objects.parent().context("a store")?)),
     kind("store without objects", Repair::ByFetch, |f| remove_dir(&f.objects)),

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod assert_matches;
+mod balancer;
 pub mod browser;
 pub mod damage;
 pub mod events;
@@ -24,10 +25,12 @@ pub mod redis;
 pub mod relay;
 pub mod remote;
 pub mod roles;
+mod s3;
 mod wait;
 pub mod wire;
 pub mod yaml;
 
+pub use balancer::Balancer;
 pub use events::Author;
 pub use fake_relay::FakeRelay;
 pub use git::{GitOutput, WorkTree};
@@ -45,4 +48,5 @@ pub use python_relay::PythonRelay;
 pub use redis::RedisServer;
 pub use relay::{Answer, RelayClient};
 pub use remote::RemoteHost;
+pub use s3::{S3Fault, S3Server};
 pub use wait::{DEADLINE, until, until_ok, until_true, while_advancing, within};

@@ -102,6 +102,7 @@ impl Node {
             .env("NGIT_BIND_ADDRESS", format!("127.0.0.1:{}", self.port()))
             .env("NGIT_DOMAIN", self.authority())
             .env("GRIPFAST_DATA_DIR", self.data_dir())
+            .env("XDG_STATE_HOME", self.state_home())
             .envs(self.env.iter().map(|(k, v)| (k, v)));
         self.process.redirect(&mut command)?;
         self.process.child = Some(command.spawn().context("starting the node")?);
@@ -233,6 +234,11 @@ impl Node {
         self.dir.path().join("data")
     }
 
+    /// Where programs keep what a user need not see, so that nodes of other tests are not found.
+    fn state_home(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
     /// All that the node has printed, over all its lives.
     pub fn log(&self) -> String {
         self.process.log()
@@ -311,6 +317,13 @@ impl Node {
         self.as_operator(command)
     }
 
+    /// The same with all that the node is started with.
+    pub fn command_in_its_place(&self, arguments: &[&str]) -> tokio::process::Command {
+        let mut command = self.command(arguments);
+        command.envs(self.env.iter().map(|(key, value)| (key, value)));
+        command
+    }
+
     /// The same on a terminal of its own, with all that it prints as output. Arguments are words of a
     /// shell.
     #[expect(clippy::disallowed_methods, reason = "tests run the real binary")]
@@ -329,6 +342,7 @@ impl Node {
             .env("NGIT_BIND_ADDRESS", self.authority())
             .env("NGIT_DOMAIN", self.authority())
             .env("GRIPFAST_DATA_DIR", self.data_dir())
+            .env("XDG_STATE_HOME", self.state_home())
             .stdin(Stdio::null())
             .kill_on_drop(true);
         command

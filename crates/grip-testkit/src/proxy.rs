@@ -53,23 +53,24 @@ impl ProxyServer {
                 (NODE, &node.authority()),
             ],
         )?;
-        let at = at.display();
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-        let temporary = temporary.map(|name| format!("{name}_temp_path {at}/{name};"));
         let patience = ["proxy_read", "proxy_send", "send", "client_body"];
         let patience =
             patience.map(|what| format!("{what}_timeout {}s;", NGINX_PATIENCE.as_secs()));
-        let text = format!(
-            "daemon off;\nuser root;\npid {at}/nginx.pid;\nerror_log stderr;\nevents {{}}\n\
-             http {{\naccess_log off;\n{}\n{}\n{server}\n}}\n",
-            temporary.join("\n"),
-            patience.join("\n")
-        );
-        let file = dir.path().join("nginx.conf");
-        fs::write(&file, text)?;
-        let mut command = program("nginx");
-        command.arg("-c").arg(file);
+        let command = nginx(at, &format!("{}\n{server}", patience.join("\n")))?;
         Self::start(dir, command, port, Some(tls_port)).await
+    }
+
+    /// Starts an nginx that answers everything with 200 and two bytes: what any answer costs at
+    /// least on this machine.
+    pub async fn bare() -> Result<Self> {
+        let (dir, port) = (TempDir::new()?, ReservedPort::new()?);
+        let server = format!(
+            "server {{\nlisten 127.0.0.1:{};\nkeepalive_requests 100000000;\n\
+             location / {{ return 200 ok; }}\n}}",
+            port.number()
+        );
+        let command = nginx(dir.path(), &server)?;
+        Self::start(dir, command, port, None).await
     }
 
     /// Starts Caddy. It listens without TLS: its certificates come from the network.
@@ -141,6 +142,23 @@ impl Drop for ProxyServer {
     fn drop(&mut self) {
         self.process.kill_all();
     }
+}
+
+/// An nginx with `servers` and with all that it writes below `at`.
+fn nginx(at: &Path, servers: &str) -> Result<Command> {
+    let file = at.join("nginx.conf");
+    let at = at.display();
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let temporary = temporary.map(|name| format!("{name}_temp_path {at}/{name};"));
+    let text = format!(
+        "daemon off;\nuser root;\npid {at}/nginx.pid;\nerror_log stderr;\nevents {{}}\n\
+         http {{\naccess_log off;\n{}\n{servers}\n}}\n",
+        temporary.join("\n")
+    );
+    fs::write(&file, text)?;
+    let mut command = program("nginx");
+    command.arg("-c").arg(file);
+    Ok(command)
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests run the real proxies")]

@@ -43,6 +43,16 @@ impl NetworkPrefixes {
     }
 }
 
+impl ClientNetwork {
+    /// Its first address, as one of IPv6.
+    pub(crate) fn octets(self) -> [u8; 16] {
+        match self.0 {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+            IpAddr::V6(ip) => ip.octets(),
+        }
+    }
+}
+
 impl fmt::Display for ClientNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -6,13 +6,27 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::ClientNetwork;
+
 /// Whose share of something a key uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
-    /// A public key.
+    /// A public key, or a network behind 16 zeros.
     pub key: [u8; 32],
     /// Something of this owner is served here already.
     pub is_served: bool,
+}
+
+impl Owner {
+    /// Who is known by nothing but the network he comes from.
+    pub fn of_network(network: ClientNetwork) -> Self {
+        let mut key = [0; 32];
+        key[16..].copy_from_slice(&network.octets());
+        Self {
+            key,
+            is_served: false,
+        }
+    }
 }
 
 /// Of so many turns one goes to those who are not served yet.
@@ -55,6 +69,10 @@ impl<K> Default for FairLines<K> {
 impl<K> FairLines<K> {
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     /// All keys, in no order.
@@ -122,16 +140,22 @@ impl<K> FairLines<K> {
         Some(key)
     }
 
-    /// The newest key of the owner with most, if that are at least two more than `owner` has: it
-    /// makes room for one of his.
+    /// The newest key of the owner with most, of those who have at least two more than `owner` has: it
+    /// makes room for one of his. Strangers make room before those who are served, and any stranger does
+    /// for the first key of one who is served; for a stranger nobody does who is served and has no more
+    /// than his part of what is in line.
     pub fn longest_beside(&self, owner: &Owner) -> Option<&K> {
-        let (_, line) = self.lines.iter().max_by_key(|(of, line)| {
-            let is_other = *of != owner;
-            (is_other, !of.is_served, line.keys.len())
-        })?;
-        let is_longer = line.keys.len() >= self.of(owner) + 2;
-        let (_, key) = line.keys.last_key_value().filter(|_| is_longer)?;
-        Some(key)
+        let own = self.of(owner);
+        let is_first = owner.is_served && own == 0;
+        let fair = self.len.div_ceil(self.lines.len().max(1));
+        let makes_room = |of: &Owner, line: &Line<K>| {
+            let has_more = line.keys.len() >= own + 2;
+            let is_fair = of.is_served && !owner.is_served && line.keys.len() <= fair;
+            of != owner && ((is_first && !of.is_served) || (has_more && !is_fair))
+        };
+        let lines = self.lines.iter().filter(|(of, line)| makes_room(of, line));
+        let (_, line) = lines.max_by_key(|(of, line)| (!of.is_served, line.keys.len()))?;
+        line.keys.last_key_value().map(|(_, key)| key)
     }
 }
 
@@ -206,6 +230,34 @@ mod tests {
         let (lines, _) = filled(&[(1, true, 50), (2, false, 3)]);
         let newest = lines.longest_beside(&owner(9, false)).cloned();
         assert_eq!(newest.as_deref(), Some("2-2"), "strangers make room first");
+    }
+
+    #[test]
+    fn the_first_of_one_who_is_served_finds_room_among_strangers_with_one_each() {
+        let (lines, _) = filled(&[(1, false, 1), (2, false, 1), (3, true, 1)]);
+        let newest = |of: u8, is_served| lines.longest_beside(&owner(of, is_served)).cloned();
+        assert!(newest(9, true).is_some_and(|key| key != "3-0"));
+        assert_eq!(newest(9, false), None);
+        assert_eq!(newest(3, true), None, "he has one already");
+    }
+
+    #[test]
+    fn a_long_line_makes_room_though_a_short_one_of_strangers_cannot() {
+        let newest = |lines: &[(u8, bool, usize)], of: u8, is_served| {
+            let (lines, _) = filled(lines);
+            lines.longest_beside(&owner(of, is_served)).cloned()
+        };
+        // One who is served has all but one place: neither a stranger nor another who is served is kept out.
+        let taken = [(1, true, 9), (2, false, 1)];
+        assert_eq!(newest(&taken, 9, false).as_deref(), Some("1-8"));
+        assert_eq!(
+            newest(&[(1, true, 9), (2, false, 2), (3, true, 1)], 3, true).as_deref(),
+            Some("1-8")
+        );
+        // But strangers push out nobody who is served and has his part.
+        let shared = [(1, true, 2), (2, false, 1), (3, true, 2), (4, false, 2)];
+        assert_eq!(newest(&shared, 9, false).as_deref(), Some("4-1"));
+        assert_eq!(newest(&shared[..3], 9, false), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 #[macro_use]
 mod text_form;
 
+mod byte_lru;
 mod client_network;
 mod domain;
 mod error_chain;
@@ -18,6 +19,7 @@ mod service;
 /// The one thing of nostr that is known here.
 pub use nostr::prelude::PublicKey;
 
+pub use byte_lru::ByteLru;
 pub use client_network::{ClientNetwork, NetworkPrefixes};
 pub use domain::{Domain, InvalidDomain};
 pub use error_chain::ErrorChain;

@@ -16,13 +16,13 @@ use tokio::{sync::Semaphore, time::Instant};
 use tracing::Instrument;
 
 use crate::{
-    Resolve, Watch, Web, admin,
+    Readiness, Resolve, Watch, Web, admin,
     api::backup::Freezing,
     body::Body,
     client::Client,
     cors,
     error::{ResolvingError, WatchError, WebError},
-    limits::Limits,
+    limits::{Full, Limits},
     live::LiveParts,
     metrics::{Collected, DatabaseSamples, Domains, Metrics, unix_now},
     pages::{browse::Browsing, catalog::CatalogCache},
@@ -31,7 +31,7 @@ use crate::{
     request_id::{self, RequestIds},
     respond::WithHeader as _,
     routes,
-    server::{Connection, Handed},
+    server::{Application, Connection, Handed, Verdict},
     settings::WebSettings,
     webhook,
 };
@@ -101,6 +101,10 @@ impl App {
         self.web.settings.load_full()
     }
 
+    pub(crate) fn is_draining(&self) -> bool {
+        Application::is_draining(self)
+    }
+
     /// Every task of the process.
     pub(crate) fn tasks(&self) -> Vec<TaskStatus> {
         let mut tasks = self.group.root().status();
@@ -147,13 +151,39 @@ impl App {
         let stopped = |e| WebError::internal("a reading task was stopped", e);
         handle.await.map_err(stopped)
     }
+}
 
-    pub(crate) fn is_draining(&self) -> bool {
-        self.group.token().is_cancelled() || self.web.readiness.is_draining()
+impl Application for App {
+    fn settings(&self) -> Arc<WebSettings> {
+        Self::settings(self)
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn readiness(&self) -> &Readiness {
+        &self.web.readiness
+    }
+
+    fn group(&self) -> &TaskGroup {
+        &self.group
+    }
+
+    fn refused_connection(&self, full: Option<Full>) {
+        self.metrics.refused_connection(full);
+    }
+
+    fn cut_connection(&self, verdict: Verdict) {
+        self.metrics.cut_connection(verdict);
+    }
+
+    fn cut_stream(&self) {
+        self.metrics.cut_stream();
     }
 
     /// Answers a request; every response carries the CORS headers.
-    pub(crate) async fn handle(
+    async fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
         connection: Arc<Connection>,

@@ -108,6 +108,12 @@ pub(crate) enum WebError {
     TooManyConnections,
     #[error("the node is shutting down")]
     Draining,
+    #[error("no node leads the cluster at the moment")]
+    NoLeader,
+    #[error("this node has not caught up with its cluster")]
+    Behind,
+    #[error("packs cannot be had from the object store of the cluster")]
+    PacksAway(#[source] Box<grip_git::RepoError>),
     #[error("the request timed out")]
     Deadline,
     #[error("{what}")]
@@ -226,6 +232,14 @@ impl WebError {
                 "Too many open connections from your address. Close some and try again.";
             Self::Draining => SERVICE_UNAVAILABLE,
                 "The server is shutting down. Try again in a minute.";
+            Self::NoLeader => SERVICE_UNAVAILABLE,
+                "The servers of this service are choosing who leads them. Try again in a few seconds.";
+            Self::Behind => SERVICE_UNAVAILABLE,
+                "This server has not caught up with the others of its service. Try again in a few \
+                 seconds.";
+            Self::PacksAway(_) => SERVICE_UNAVAILABLE,
+                "This server cannot get the objects of the repository from its object store at the \
+                 moment. Try again in a few seconds.";
             Self::Away { .. } => SERVICE_UNAVAILABLE,
                 "The database of this node does not answer. Try again in a moment.";
             Self::Deadline => GATEWAY_TIMEOUT, "The request timed out. Try again.";
@@ -241,7 +255,9 @@ impl WebError {
             Self::Busy(_) | Self::TooManyRequests | Self::TooManyConnections => {
                 Some(Duration::from_secs(5))
             }
-            Self::Away { .. } => Some(Duration::from_secs(5)),
+            Self::Away { .. } | Self::NoLeader | Self::Behind | Self::PacksAway(_) => {
+                Some(Duration::from_secs(5))
+            }
             Self::TooSlow => Some(Duration::from_secs(60)),
             Self::TooManyRecords => Some(Duration::from_secs(3600)),
             Self::ModulesBusy { retry_after }
@@ -275,6 +291,7 @@ impl WebError {
                 tracing::error!(error = %ErrorChain(source.as_ref()), "{self}");
             }
             Self::Away { source, .. } => tracing::warn!(error = %ErrorChain(source), "{self}"),
+            Self::PacksAway(source) => tracing::warn!(error = %ErrorChain(source), "{self}"),
             Self::Panic => tracing::error!("{self}"),
             Self::Deadline => tracing::warn!("{self}"),
             _ => tracing::debug!("{self}"),

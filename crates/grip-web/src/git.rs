@@ -8,13 +8,20 @@ mod meter;
 mod push;
 mod request_body;
 
-use grip_git::upload_request::{GitService, Protocol};
+use grip_git::{
+    RepoError,
+    upload_request::{GitService, Protocol},
+};
 use grip_types::RepoAddr;
 use http::{HeaderMap, HeaderName, Response, StatusCode, header};
 use tokio::time::Instant;
 
 use self::meter::Meter;
-pub(crate) use self::{fetch::upload_pack, push::receive_pack};
+pub(crate) use self::{
+    fetch::{RESULT as UPLOAD_PACK_RESULT, upload_pack},
+    push::receive_pack,
+    request_body::{Encoding, Patience, Reader, RequestHead, read_head},
+};
 use crate::{
     body::Body,
     error::WebError,
@@ -66,11 +73,14 @@ fn hosted(cx: &RequestContext<'_>) -> Result<RepoAddr, WebError> {
     }
 }
 
-fn protocol(headers: &HeaderMap) -> Protocol {
+pub(crate) fn protocol(headers: &HeaderMap) -> Protocol {
     Protocol::from_header(headers.get(GIT_PROTOCOL).and_then(|v| v.to_str().ok()))
 }
 
-fn check_content_type(headers: &HeaderMap, expected: &'static str) -> Result<(), WebError> {
+pub(crate) fn check_content_type(
+    headers: &HeaderMap,
+    expected: &'static str,
+) -> Result<(), WebError> {
     let given = headers.get(header::CONTENT_TYPE);
     let essence = given
         .and_then(|value| value.to_str().ok())
@@ -83,7 +93,7 @@ fn check_content_type(headers: &HeaderMap, expected: &'static str) -> Result<(),
 }
 
 /// A response for git: of an exact type, and never from a cache.
-fn reply(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+pub(crate) fn reply(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     respond::typed(StatusCode::OK, content_type, body)
         .with(
             header::CACHE_CONTROL,
@@ -94,7 +104,16 @@ fn reply(content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
 }
 
 /// A refusal that stock git prints as `fatal: remote error: …`.
-fn remote_error(content_type: &'static str, reason: &str) -> Response<Body> {
+pub(crate) fn remote_error(content_type: &'static str, reason: &str) -> Response<Body> {
     let line = grip_git::report::one_line(reason);
     reply(content_type, grip_git::pktline::error(&line))
+}
+
+/// Why a repository that should be here cannot be fetched from.
+pub(crate) fn unreadable(error: RepoError) -> WebError {
+    match error {
+        RepoError::NotFound(_) => WebError::NoSuchRepository,
+        error @ RepoError::NotFetched { .. } => WebError::PacksAway(Box::new(error)),
+        error => WebError::internal("a repository cannot be read", error),
+    }
 }

@@ -21,6 +21,7 @@ mod private;
 mod probes;
 mod query;
 mod readiness;
+mod replica;
 mod request_context;
 mod request_id;
 mod resolve;
@@ -40,6 +41,7 @@ mod websocket;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
 use grip_git::Repositories;
 use grip_grasp::Grasp;
 use grip_index::{Index, proxy::Proxy};
@@ -52,6 +54,7 @@ pub use self::{
     api::types as api_types,
     metrics::Build,
     readiness::Readiness,
+    replica::{Freshness, Replica, serve_replica},
     resolve::Resolve,
     server::{serve, serve_to_the_end},
     settings::{NodeInfo, Private, Timeouts, WebLimits, WebSettings},
@@ -91,4 +94,15 @@ pub struct Web {
     /// The configuration in force with its sources, secrets masked; swapped on reload.
     pub config: Arc<ArcSwap<serde_json::Value>>,
     pub build: Build,
+    /// Says whether this node leads its cluster at this moment; none where it is alone.
+    pub leads: Option<Arc<dyn Leads>>,
+}
+
+/// Whether a node leads.
+pub trait Leads: Send + Sync {
+    /// Says whether no other node can lead at this moment.
+    fn holds(&self) -> bool;
+
+    /// Waits until another node may; at once if it may.
+    fn runs_out(&self) -> BoxFuture<'_, ()>;
 }

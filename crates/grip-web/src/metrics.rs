@@ -12,9 +12,10 @@ mod process;
 mod resolver;
 mod sync;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use grip_index::Reader;
 use grip_tasks::Live;
 use http::StatusCode;
 use prometheus_client::{
@@ -29,6 +30,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
+use self::collected::ForReader;
 pub(crate) use self::{collected::Collected, database_samples::DatabaseSamples, domains::Domains};
 use crate::{
     limits::{Class, Full},
@@ -90,6 +92,13 @@ impl MetricConstructor<Histogram> for Buckets {
     }
 }
 
+/// For whom the text is made.
+const READERS: [Reader; 2] = [Reader::Anybody, Reader::All];
+
+fn place(reader: Reader) -> usize {
+    usize::from(reader == Reader::All)
+}
+
 /// How often the text is made for strangers.
 const RENDER_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -103,8 +112,10 @@ macro_rules! metrics {
         /// The metrics that requests write, and the registry that prints them all.
         pub(crate) struct Metrics {
             registry: Registry,
-            /// The last text, and when it was made.
-            recent: Live<(Option<Instant>, Bytes)>,
+            /// Figures of other parts, as each reader may see them.
+            collected: [Registry; READERS.len()],
+            /// The last text for each, and when it was made.
+            recent: [Live<(Option<Instant>, Bytes)>; READERS.len()],
             $($field: $type,)*
         }
 
@@ -113,7 +124,12 @@ macro_rules! metrics {
                 let mut registry = Registry::default();
                 $(let $field: $type = $value;
                 registry.register($name, $help, $field.clone());)*
-                Self { registry, recent: Live::new((None, Bytes::new())), $($field,)* }
+                Self {
+                    registry,
+                    collected: Default::default(),
+                    recent: READERS.map(|_| Live::new((None, Bytes::new()))),
+                    $($field,)*
+                }
             }
         }
     };
@@ -176,7 +192,11 @@ impl Metrics {
         registry.register("ngit_build_info", "Build information", build_info);
         let help = "When the node started, in unix time";
         registry.register("ngit_start_time_seconds", help, started);
-        registry.register_collector(Box::new(collected));
+        let collected = Arc::new(collected);
+        for (registry, reader) in metrics.collected.iter_mut().zip(READERS) {
+            let collected = Arc::clone(&collected);
+            registry.register_collector(Box::new(ForReader { collected, reader }));
+        }
         metrics.at_zero()
     }
 
@@ -192,22 +212,24 @@ impl Metrics {
         self
     }
 
-    /// The text form that scrapers read.
-    pub(crate) fn render(&self) -> Result<Bytes, fmt::Error> {
+    /// The text form that scrapers read, with what this reader may see.
+    pub(crate) fn render(&self, reader: Reader) -> Result<Bytes, fmt::Error> {
         let mut out = String::new();
-        text::encode(&mut out, &self.registry)?;
+        text::encode_registry(&mut out, &self.registry)?;
+        text::encode_registry(&mut out, &self.collected[place(reader)])?;
+        text::encode_eof(&mut out)?;
         Ok(out.into())
     }
 
     /// The text of the last second, made by the first who asks after that: however many ask, once a
     /// second.
-    pub(crate) fn recent(&self) -> Result<Bytes, fmt::Error> {
+    pub(crate) fn recent(&self, reader: Reader) -> Result<Bytes, fmt::Error> {
         let is_recent = |made: &(Option<Instant>, Bytes)| {
             made.0.is_some_and(|at| at.elapsed() < RENDER_INTERVAL)
         };
         // A failure is no text: the next who asks tries again.
         let mut failure = None;
-        let recent = self.recent.renew(is_recent, || match self.render() {
+        let recent = self.recent[place(reader)].renew(is_recent, || match self.render(reader) {
             Ok(text) => (Some(Instant::now()), text),
             Err(error) => {
                 failure = Some(error);

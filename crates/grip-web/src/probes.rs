@@ -13,6 +13,7 @@ use crate::{
     metrics::unix_now_ms,
     request_context::{HttpResult, RequestContext},
     respond::{self, WithHeader as _},
+    restricted,
 };
 
 /// Damaged repositories that are named.
@@ -132,10 +133,11 @@ pub(crate) async fn metrics(cx: &RequestContext<'_>) -> HttpResult {
         return Err(WebError::NoSuchPage);
     }
     cx.app.samples.scraped().await;
+    let reader = restricted::reader(cx);
     let text = if cx.client.exempt {
-        cx.app.metrics.render()
+        cx.app.metrics.render(reader)
     } else {
-        cx.app.metrics.recent()
+        cx.app.metrics.recent(reader)
     };
     let text = text.map_err(|e| WebError::internal("metrics cannot be written", e))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

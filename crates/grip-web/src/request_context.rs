@@ -117,6 +117,16 @@ impl<'a> RequestContext<'a> {
             self.app.metrics.rejected("draining");
             return Err(WebError::Draining);
         }
+        // Another node may have gone on while this one slept.
+        if self
+            .app
+            .web
+            .leads
+            .as_ref()
+            .is_some_and(|leads| !leads.holds())
+        {
+            return Err(WebError::NoLeader);
+        }
         self.spend()
     }
 
@@ -143,7 +153,7 @@ impl<'a> RequestContext<'a> {
         time: Duration,
         work: impl Future<Output = HttpResult>,
     ) -> HttpResult {
-        let permit = self.permit(class)?;
+        let permit = self.permit_soon(class, None).await?;
         let response = timeout(time, work).await;
         let mut response = response.map_err(|_| WebError::Deadline)??;
         response.body_mut().hold(permit);
@@ -151,25 +161,26 @@ impl<'a> RequestContext<'a> {
     }
 
     pub(crate) fn permit(&self, class: Class) -> Result<RequestPermit, WebError> {
-        self.take(class, None)
+        let limits = &self.app.limits;
+        let permit = limits.request(class, self.client, None, &self.settings.limits);
+        permit.ok_or_else(|| self.busy(class))
     }
 
-    /// The same for work on one repository, which counts against that too.
-    pub(crate) fn permit_for(
+    /// The same, and waits a moment for it where the class is worth it. Work on one repository counts
+    /// against that too.
+    pub(crate) async fn permit_soon(
         &self,
         class: Class,
-        repository: &RepoAddr,
+        repository: Option<&RepoAddr>,
     ) -> Result<RequestPermit, WebError> {
-        self.take(class, Some(repository))
+        let limits = &self.app.limits;
+        let permit = limits.request_soon(class, self.client, repository, &self.settings.limits);
+        permit.await.ok_or_else(|| self.busy(class))
     }
 
-    fn take(&self, class: Class, repository: Option<&RepoAddr>) -> Result<RequestPermit, WebError> {
-        let limits = &self.app.limits;
-        let permit = limits.request(class, self.client, repository, &self.settings.limits);
-        permit.ok_or_else(|| {
-            self.app.metrics.busy(class);
-            WebError::Busy(class)
-        })
+    fn busy(&self, class: Class) -> WebError {
+        self.app.metrics.busy(class);
+        WebError::Busy(class)
     }
 
     /// The network of the client; none where no bound per network applies.

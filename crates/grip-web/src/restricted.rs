@@ -10,6 +10,10 @@ use http::header;
 
 use crate::{admin, private, request_context::RequestContext};
 
+/// Kinds of jobs of which there is one for a repository: how many there are tells of repositories that
+/// the reader may not see.
+pub(crate) const JOB_KINDS: [&str; 2] = ["index-repo", "tag-event"];
+
 /// For whom an answer about the index is made.
 pub(crate) fn reader(cx: &RequestContext<'_>) -> Reader {
     let is_reader = cx.settings.private.is_some() || has_token(cx) || cx.is_operator();

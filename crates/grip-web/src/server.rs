@@ -14,12 +14,21 @@ use std::{
 };
 
 use grip_tasks::TaskGroup;
+use http::{Request, Response};
+use hyper::body::Incoming;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::{activity::Verdict, connection::Connection, stream::Handed};
-use crate::{Web, app::App, client::is_trusted, limits::Full};
+use crate::{
+    Readiness, Web,
+    app::App,
+    body::Body,
+    client::is_trusted,
+    limits::{Full, Limits},
+    settings::WebSettings,
+};
 
 /// How long to wait after the system could not give us a connection (out of descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -43,8 +52,18 @@ pub async fn serve_to_the_end(
     group: &TaskGroup,
     last: &TaskGroup,
 ) {
+    accept(listener, App::new(web, group.clone()), group, last).await;
+}
+
+/// Takes connections for `app` until `group` is told to stop, and answers probes until `last` is.
+pub(crate) async fn accept<A: Application>(
+    listener: TcpListener,
+    app: Arc<A>,
+    group: &TaskGroup,
+    last: &TaskGroup,
+) {
     let server = Server {
-        app: App::new(web, group.clone()),
+        app,
         group: group.clone(),
         last: last.clone(),
         at_work: TaskTracker::new(),
@@ -54,7 +73,7 @@ pub async fn serve_to_the_end(
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         server.take(accepted).await;
     }
-    server.app.web.readiness.drain();
+    server.app.readiness().drain();
     server.at_work.close();
     let end = last.token();
     let drained = async {
@@ -71,8 +90,38 @@ pub async fn serve_to_the_end(
     server.drained.cancel();
 }
 
-struct Server {
-    app: Arc<App>,
+/// What stands behind the connections: it answers their requests.
+pub(crate) trait Application: Send + Sync + 'static {
+    fn handle(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        connection: Arc<Connection>,
+    ) -> impl Future<Output = Response<Body>> + Send;
+
+    fn settings(&self) -> Arc<WebSettings>;
+
+    fn limits(&self) -> &Limits;
+
+    fn readiness(&self) -> &Readiness;
+
+    /// Owns the tasks of HTTP/2 streams.
+    fn group(&self) -> &TaskGroup;
+
+    /// Whether intake has stopped.
+    fn is_draining(&self) -> bool {
+        self.group().token().is_cancelled() || self.readiness().is_draining()
+    }
+
+    /// A connection found all permits taken, or the node on its way down.
+    fn refused_connection(&self, _full: Option<Full>) {}
+
+    fn cut_connection(&self, _verdict: Verdict) {}
+
+    fn cut_stream(&self) {}
+}
+
+struct Server<A> {
+    app: Arc<A>,
     group: TaskGroup,
     /// Owns the connections in reserve.
     last: TaskGroup,
@@ -82,7 +131,7 @@ struct Server {
     drained: CancellationToken,
 }
 
-impl Server {
+impl<A: Application> Server<A> {
     async fn take(&self, accepted: io::Result<(TcpStream, SocketAddr)>) {
         match accepted {
             Ok((stream, peer)) => self.open(stream, peer),
@@ -99,7 +148,7 @@ impl Server {
         let settings = self.app.settings();
         let ip = peer.ip().to_canonical();
         let counted = (!is_trusted(ip, &settings.trusted_proxies)).then_some(ip);
-        let permit = self.app.limits.connection(counted, &settings.limits);
+        let permit = self.app.limits().connection(counted, &settings.limits);
         let connection = match permit {
             Ok(permit) if !self.app.is_draining() => {
                 let mark = self.at_work.token();
@@ -121,9 +170,9 @@ impl Server {
         counted: Option<IpAddr>,
         full: Option<Full>,
     ) {
-        self.app.metrics.refused_connection(full);
+        self.app.refused_connection(full);
         let bounds = &self.app.settings().limits;
-        let Some(permit) = self.app.limits.reserve(counted, bounds) else {
+        let Some(permit) = self.app.limits().reserve(counted, bounds) else {
             return;
         };
         let connection = Connection::refused(peer, full, permit);
@@ -138,7 +187,7 @@ impl Server {
         stream: TcpStream,
         connection: Connection,
         stop: CancellationToken,
-    ) -> Pin<Box<impl Future<Output = ()> + Send + use<>>> {
+    ) -> Pin<Box<impl Future<Output = ()> + Send + use<A>>> {
         let app = Arc::clone(&self.app);
         Box::pin(connection::serve(app, stream, Arc::new(connection), stop))
     }

@@ -24,7 +24,7 @@ use tokio_tungstenite::{
     tungstenite::{
         self, Message, Utf8Bytes,
         handshake::derive_accept_key,
-        protocol::{CloseFrame, Role, WebSocketConfig},
+        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
     },
 };
 
@@ -48,6 +48,9 @@ const READ_BUFFER: usize = 4 << 10;
 /// How much of a message that is too long is read, and how long, so that its sender hears why.
 const MAX_DRAINED_BYTES: u64 = 64 << 20;
 const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// How long a client may take to be told that its connection ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How much longer a message must be than the relay knows for it to be told.
 const PARTIAL_STEP: usize = 64 << 10;
@@ -190,12 +193,29 @@ async fn serve(upgrade: OnUpgrade, session: Session) {
         socket,
         is_too_long: false,
     };
-    match app.settings().private.clone() {
-        Some(private) => {
-            let access = private.access;
-            relay.serve_members(policy, access, &mut frames, peer).await;
+    let private = app.settings().private.clone();
+    let serving = async {
+        match private {
+            Some(private) => {
+                let access = private.access;
+                relay.serve_members(policy, access, &mut frames, peer).await;
+            }
+            None => relay.serve(policy, &mut frames, peer).await,
         }
-        None => relay.serve(policy, &mut frames, peer).await,
+    };
+    match &app.web.leads {
+        Some(leads) => {
+            // Another node may have newer events by then.
+            let leads = leads.runs_out();
+            let has_ended = tokio::select! {
+                () = serving => true,
+                () = leads => false,
+            };
+            if !has_ended {
+                frames.restart().await;
+            }
+        }
+        None => serving.await,
     }
     frames.drain().await;
     app.metrics.socket_closed(began.elapsed());
@@ -210,6 +230,16 @@ struct Frames {
 }
 
 impl Frames {
+    /// Tells the client to connect again, which may lead it to another node.
+    async fn restart(&mut self) {
+        let close = CloseFrame {
+            code: CloseCode::Restart,
+            reason: Utf8Bytes::from_static("this server does not lead its cluster at the moment"),
+        };
+        // However it ends, the connection does.
+        let _ = timeout(CLOSE_TIMEOUT, self.socket.close(Some(close))).await;
+    }
+
     /// Reads on for a moment where a message was too long: a socket closed with unread bytes takes
     /// what the client should read with it.
     async fn drain(mut self) {

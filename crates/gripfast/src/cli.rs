@@ -15,8 +15,8 @@ use clap::{ArgMatches, FromArgMatches as _};
 
 pub(crate) use self::{
     actions::{
-        ArchiveAction, EventsAction, HeldRepository, HoldingAction, IndexAction, IngestAction,
-        JobName, PurgatoryAction, QueueAction, ReposAction, SyncAction, WaitingEvent,
+        ArchiveAction, ClusterAction, EventsAction, HeldRepository, HoldingAction, IndexAction,
+        IngestAction, JobName, PurgatoryAction, QueueAction, ReposAction, SyncAction, WaitingEvent,
     },
     arguments::command,
     commands::{BackupRequest, Command, ResolveQuery, RestoreRequest},

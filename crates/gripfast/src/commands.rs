@@ -5,6 +5,7 @@ pub(crate) mod backup;
 pub(crate) mod cause;
 pub(crate) mod check;
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod compact;
 pub(crate) mod config;
 pub(crate) mod credential;

@@ -49,6 +49,7 @@ fn main() -> ExitCode {
         Command::Events(action) => commands::repos::run_events(&node, action),
         Command::Queue(action) => commands::queue::run(node, action),
         Command::Index(action) => commands::index::run(node, action),
+        Command::Cluster(action) => commands::cluster::run(&node, action),
         Command::Ingest(action) => commands::ingest::run(node, action),
         Command::RemoteHelper { remote: _, url } => commands::remote_helper::run(&url),
         Command::Pin { key } => commands::pins::pin(&node, &key),

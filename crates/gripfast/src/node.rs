@@ -2,12 +2,14 @@
 
 mod amnesia;
 mod base;
+pub(crate) mod cluster;
 mod component_settings;
 mod components;
 mod database;
 mod descriptors;
 mod disk;
 mod egress;
+mod external_addresses;
 mod follow;
 mod github;
 mod identity;
@@ -23,7 +25,7 @@ mod sync;
 mod systemd;
 mod watch;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 pub(crate) use self::lock::{DirLock, LockError, is_data_dir};
 use anyhow::{Context as _, bail};
@@ -92,22 +94,35 @@ async fn serve(
         &settings.relay_data_path(),
     ])?;
     backup::check_finished(&settings.storage.data_dir)?;
-    let components = tokio::select! {
-        components = Components::start(&loaded) => components?,
+    let leadership = if settings.cluster.cluster_packs.is_some() {
+        match cluster::follow(&loaded, &mut signals, &service_manager).await? {
+            Some(leadership) => Some(Arc::new(leadership)),
+            None => return Ok(()),
+        }
+    } else {
+        cluster::refuse_copy(settings)?;
+        None
+    };
+    let started = tokio::select! {
+        started = Components::start(&loaded, leadership.clone()) => started.map(Some),
         signal = signals.stop() => {
             tracing::info!(signal, "stopped before it was ready; the next start continues the recovery");
-            return Ok(());
+            Ok(None)
+        }
+    };
+    let components = match started {
+        Ok(Some(components)) => components,
+        ended => {
+            // Another node need not wait until the lease runs out.
+            cluster::end(leadership.as_deref()).await;
+            return ended.map(drop);
         }
     };
     let url = components.url();
     let _record = if amnesia.is_some() {
         None
     } else {
-        let node = RunningNode {
-            pid: std::process::id(),
-            url: components.local_url(),
-            data_dir: std::path::absolute(&settings.storage.data_dir)?,
-        };
+        let node = RunningNode::this(components.local_url(), &settings.storage.data_dir)?;
         Some(Record::write(&node, &ProcessEnvironment))
     };
     service_manager.ready(&format!("serving {url}"));

@@ -13,8 +13,15 @@ pub(crate) enum Campaign {
     AgreementNode,
     /// 20 runs of grasp-audit
     Audit,
+    /// Incremental backups of 10 GB of repositories under load, and their way back;
+    /// `GRIPFAST_BACKUP_MIB` sets another size, and twice that much room is needed
+    Backup,
     /// 200 bursts of 1,000 events, without a pause while their host has a free permit
     Burst,
+    /// 1,000 faults of the nodes and the database of a cluster
+    Cluster,
+    /// First clone of a 200 MiB repository at a node with an empty disk, and a join to 1,000 repositories
+    ClusterJoin,
     /// 1,000 kills at random moments
     Crash,
     /// 50,000 events of 2,000 repositories followed on 50 relays, read twice; 50 pushes
@@ -27,11 +34,13 @@ pub(crate) enum Campaign {
     Import,
     /// A repository of 1 GiB pushed and cloned
     Memory,
+    /// Fifty addresses that resolve without a pause, beside people who do so now and then
+    Overload,
     /// 10,000 jobs, eight processes, 300 kills, four of the database
     Queue,
     /// 1,000 repositories with every kind of damage, found and repaired by `check --repair`
     Repair,
-    /// 32 nodes that find each other's repositories, ten of them killed, and liars beside the rest
+    /// 32 nodes that find each other's repositories, liars among them, and ten of them killed
     Resolve,
     /// 100,000 deletion requests, from the day they come until they are forgotten
     Retention,
@@ -42,10 +51,16 @@ pub(crate) enum Campaign {
 impl Campaign {
     /// Whether its figures are times and memory: those are of an optimised node.
     fn is_timed(self) -> bool {
-        use Campaign::{Audit, Burst, Follow, Hostile, Import};
-        matches!(self, Audit | Burst | Follow | Hostile | Import)
+        use Campaign::{Audit, Backup, Burst, Follow, Hostile, Import, Overload, Resolve};
+        matches!(
+            self,
+            Audit | Backup | Burst | Follow | Hostile | Import | Overload | Resolve
+        )
     }
 }
+
+/// The node that a campaign measures, if it is another one than that of `cargo build --release`.
+const MEASURED_BINARY: &str = "GRIPFAST_MEASURED_BINARY";
 
 /// Builds the `dist` profile and prints each figure beside its floor.
 pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
@@ -59,9 +74,10 @@ pub(crate) fn bench(rest: &[String]) -> anyhow::Result<()> {
 /// Writes pictures of pages to docs/images.
 pub(crate) fn screenshots() -> anyhow::Result<()> {
     tools::browser()?;
-    let words = "test -p gripfast --test e2e -- pages::gallery:: --nocapture";
+    let words = Target::Test("e2e").words();
+    let words = format!("test {words} -- pages::gallery:: --nocapture");
     let dir = run::root().join("docs/images");
-    run::succeed(run::cargo_with(words).env("GRIPFAST_PICTURES_DIR", dir))
+    run::succeed(run::cargo_with(&words).env("GRIPFAST_PICTURES_DIR", dir))
 }
 
 /// Runs the GRASP-01 cases against the server at `url`.
@@ -77,6 +93,8 @@ enum Target {
     Test(&'static str),
     /// The unit tests of a crate: with the whole workspace those of every other one would be built.
     Lib(&'static str),
+    /// An integration test of a crate, optimised, for what computes for a long time by itself.
+    Optimised(&'static str, &'static str),
 }
 
 impl Target {
@@ -86,6 +104,7 @@ impl Target {
                 format!("--workspace --features gripfast/fault-points --test {name}")
             }
             Self::Lib(package) => format!("-p {package} --lib"),
+            Self::Optimised(package, name) => format!("--release -p {package} --test {name}"),
         }
     }
 }
@@ -93,10 +112,10 @@ impl Target {
 pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     const E2E: Target = Target::Test("e2e");
     // Processes that are killed by the dozen are not to be slowed down by each other: most run in
-    // one thread. Settings are the environment, `NAME=value`.
+    // one thread. Settings are the environment, `NAME=value`; what is set already stays.
     let (target, filter, threads, settings) = match campaign {
         Campaign::Agreement => (
-            Target::Test("stories"),
+            Target::Optimised("grip-grasp", "stories"),
             "model::",
             1,
             // In memory: what a story writes is of no use once it was compared.
@@ -109,11 +128,24 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             "GRIPFAST_MODEL_CASES=500 GRIPFAST_MODEL_THREADS=4",
         ),
         Campaign::Audit => (E2E, "audit::", 1, "GRIPFAST_AUDIT_RUNS=20"),
+        Campaign::Backup => (
+            E2E,
+            "operate::backup::large::",
+            1,
+            "GRIPFAST_BACKUP_MIB=10240",
+        ),
         Campaign::Burst => (
             E2E,
             "sync::burst::a_burst_costs",
             1,
             "GRIPFAST_BURST_RUNS=200",
+        ),
+        Campaign::Cluster => (E2E, "cluster::checker::", 1, "GRIPFAST_CLUSTER_FAULTS=1000"),
+        Campaign::ClusterJoin => (
+            E2E,
+            "cluster::join::",
+            1,
+            "GRIPFAST_CLUSTER_CLONE_MIB=200 GRIPFAST_CLUSTER_REPOSITORIES=1000",
         ),
         Campaign::Crash => (E2E, "random_kills", 2, "GRIPFAST_CRASH_KILLS=250"),
         Campaign::Follow => {
@@ -130,6 +162,7 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
         Campaign::Hostile => (E2E, "hostile::campaign::", 1, "GRIPFAST_HOSTILE_ROUNDS=25"),
         Campaign::Import => (E2E, "import::many_", 1, "GRIPFAST_IMPORT_REPOSITORIES=1000"),
         Campaign::Memory => (E2E, "memory::", 2, "GRIPFAST_MEMORY_MIB=1024"),
+        Campaign::Overload => (E2E, "resolve::overload::", 1, "GRIPFAST_OVERLOAD_ROUNDS=9"),
         Campaign::Queue => {
             let settings = "GRIPFAST_QUEUE_ITEMS=10000 GRIPFAST_QUEUE_KILLS=300";
             (Target::Test("leases"), "eight_", 1, settings)
@@ -156,15 +189,17 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
     };
     let words = target.words();
     let words = format!("test {words} -- {filter} --nocapture --test-threads {threads}");
+    let is_set = |name: &str| name.starts_with("GRIPFAST_") && std::env::var_os(name).is_some();
     let settings = settings
         .split(' ')
-        .filter_map(|setting| setting.split_once('='));
+        .filter_map(|setting| setting.split_once('='))
+        .filter(|(name, _)| !is_set(name));
     let mut test = run::cargo_with(&words);
     test.envs(settings);
-    if campaign.is_timed() {
+    if campaign.is_timed() && !is_set(MEASURED_BINARY) {
         run::succeed(&mut run::cargo_with("build --release -p gripfast"))?;
         let binary = run::target_dir().join("release/gripfast");
-        test.env("GRIPFAST_MEASURED_BINARY", binary);
+        test.env(MEASURED_BINARY, binary);
     }
     run::succeed(&mut test)
 }

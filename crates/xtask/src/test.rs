@@ -1,13 +1,13 @@
 //! `cargo xtask test`: everything the tests need, then all of them.
 
-use std::fs;
+use std::{env, fs, num::NonZeroUsize, thread};
 
 use anyhow::Context as _;
 
 use crate::{run, tools};
 
-/// Runs the models of grip-tasks, of which the resolver's queue and its settings are made. They are a build of their own: locks and channels are made of
-/// what the checker watches.
+/// Runs the models of grip-tasks, of which the resolver's queue and its settings are made. They are a
+/// build of their own: locks and channels are made of what the checker watches.
 pub(crate) fn loom() -> anyhow::Result<()> {
     let models = "test --package grip-tasks --features loom --lib models::";
     run::succeed(&mut run::cargo_with(models))
@@ -30,9 +30,11 @@ pub(crate) fn deny() -> anyhow::Result<()> {
 /// Runs all tests, or those that `rest` selects.
 pub(crate) fn run(rest: &[String]) -> anyhow::Result<()> {
     let tools = tools::prepare()?;
+    let threads = env::var_os(THREADS).unwrap_or_else(|| test_threads().to_string().into());
     let cargo = |words| {
         let mut command = run::cargo_with(words);
         command
+            .env(THREADS, &threads)
             .env("PATH", &tools.path)
             .env("GRIPFAST_TOOLS_DIR", &tools.installed_dir)
             .env("GRIPFAST_FIXTURES_DIR", &tools.fixtures_dir);
@@ -48,6 +50,15 @@ pub(crate) fn run(rest: &[String]) -> anyhow::Result<()> {
     let printed = print_slowest();
     // A build that failed leaves no report: its error is the one to show.
     tested.and(printed)
+}
+
+/// The runner's own setting of how many tests run at once.
+const THREADS: &str = "NEXTEST_TEST_THREADS";
+
+/// Half as many again as there are processors: tests of whole nodes mostly wait.
+fn test_threads() -> usize {
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    processors + processors.div_ceil(2)
 }
 
 /// How many tests are listed at the end.

@@ -25,6 +25,8 @@ const NGIT_GRASP: Relocked = Relocked {
     version: "3.0.10",
     pins: &[("webpki-roots@1.0.11", "1.0.10")],
 };
+/// The S3 server whose buckets clusters of the tests keep packs in.
+const S3_SERVER_VERSION: &str = "0.14.1";
 /// A relay of another make, from the Python package index.
 const PYTHON_RELAY_VERSION: &str = "1.14";
 const NEXTEST_VERSION: &str = "0.9.143";
@@ -32,7 +34,7 @@ const DENY_VERSION: &str = "0.20.2";
 
 /// Everything that tests need, in place.
 pub(crate) struct Tools {
-    /// Holds `<crate>-<version>/bin` of each counterpart: `ngit`, `grasp-audit` and `ngit-grasp`.
+    /// Holds `<crate>-<version>/bin` of each counterpart: `ngit`, `grasp-audit`, `ngit-grasp` and `s3s-fs`.
     pub(crate) installed_dir: PathBuf,
     /// Holds the packages `webhooks-examples` and `fixtures` of GitHub's payloads.
     pub(crate) fixtures_dir: PathBuf,
@@ -45,6 +47,8 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
     let cache = cache_dir()?;
     system_program("git", "git")?;
     browser()?;
+    // Judges the unit; nothing is started by it.
+    system_program("systemd-analyze", "systemd")?;
     // Shows which files a node touches.
     system_program("strace", "strace")?;
     // The program only: tests start servers of their own, and need none of the system's.
@@ -66,7 +70,7 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
     let mut path = env::var_os("PATH").unwrap_or_default();
     if !run::exists("cargo-nextest", "--version") {
         let root = cache.join(format!("nextest-{NEXTEST_VERSION}"));
-        install("cargo-nextest", NEXTEST_VERSION, "cargo-nextest", &root)?;
+        install("cargo-nextest", NEXTEST_VERSION, &[], &root)?;
         let dirs = std::iter::once(root.join("bin")).chain(env::split_paths(&path));
         path = env::join_paths(dirs.collect::<Vec<_>>())?;
     }
@@ -76,8 +80,10 @@ pub(crate) fn prepare() -> anyhow::Result<Tools> {
         if !root.join("bin").join(krate).is_file() {
             system_tls()?;
         }
-        install(krate, version, krate, &root)?;
+        install(krate, version, &[], &root)?;
     }
+    let root = cache.join(format!("s3s-fs-{S3_SERVER_VERSION}"));
+    install("s3s-fs", S3_SERVER_VERSION, &["binary"], &root)?;
     let root = cache.join(format!("{}-{}", NGIT_GRASP.krate, NGIT_GRASP.version));
     if !root.join("bin").join(NGIT_GRASP.krate).is_file() {
         system_tls()?;
@@ -190,7 +196,7 @@ pub(crate) fn browser() -> anyhow::Result<()> {
 /// Finds or installs cargo-deny; says where.
 pub(crate) fn cargo_deny() -> anyhow::Result<PathBuf> {
     let root = cache_dir()?.join(format!("cargo-deny-{DENY_VERSION}"));
-    install("cargo-deny", DENY_VERSION, "cargo-deny", &root)?;
+    install("cargo-deny", DENY_VERSION, &[], &root)?;
     Ok(root.join("bin/cargo-deny"))
 }
 
@@ -203,10 +209,10 @@ fn cache_dir() -> anyhow::Result<PathBuf> {
     Ok(cache.join("gripfast"))
 }
 
-/// Installs a crate's programs below `root`, unless they are there. A debug build is enough for
+/// Installs the program of a crate's name below `root`, unless it is there. A debug build is enough for
 /// tests and takes a third of the time.
-fn install(krate: &str, version: &str, program: &str, root: &Path) -> anyhow::Result<()> {
-    if root.join("bin").join(program).is_file() {
+fn install(krate: &str, version: &str, features: &[&str], root: &Path) -> anyhow::Result<()> {
+    if root.join("bin").join(krate).is_file() {
         return Ok(());
     }
     let place = root.display();
@@ -215,6 +221,7 @@ fn install(krate: &str, version: &str, program: &str, root: &Path) -> anyhow::Re
     let mut command = run::cargo_with(&words);
     command
         .arg(root)
+        .args(features.iter().flat_map(|feature| ["--features", *feature]))
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         // Elsewhere, so that our toolchain file and target directory do not concern it.
         .current_dir(env::temp_dir());

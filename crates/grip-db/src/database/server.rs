@@ -6,6 +6,7 @@
 //! `ON CONFLICT`), and never by reading first and writing what was concluded. So nothing has to be
 //! repeated because of others, as `SERIALIZABLE` would ask for.
 
+mod fence;
 mod host;
 mod listen;
 mod monitor;
@@ -17,6 +18,7 @@ use futures_util::future::BoxFuture;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::time::{self, Instant, timeout};
 
+pub use self::fence::Fence;
 pub(crate) use self::host::Host;
 use self::{monitor::Monitor, pool::ConnectionPool};
 use super::{Db, Pool, Status, TIME_LIMIT, assemble, migrations};
@@ -41,6 +43,8 @@ pub struct Server {
     /// Longest time a piece of work may take, waiting included; a start waits a third of it for
     /// the server. Default: 30 s.
     pub time_limit: Duration,
+    /// Nothing is written unless the cluster is in this epoch. Default: none.
+    pub fence: Option<Fence>,
 }
 
 impl Server {
@@ -50,6 +54,7 @@ impl Server {
             node: node.into(),
             connections: 10,
             time_limit: TIME_LIMIT,
+            fence: None,
         }
     }
 
@@ -75,7 +80,7 @@ impl Db {
     pub fn connect<'a>(server: &'a Server) -> BoxFuture<'a, Result<Self, OpenError>> {
         Box::pin(async move {
             let options = server.options()?;
-            let host = Host::new(options.clone(), server.time_limit);
+            let host = Host::new(options.clone(), server.time_limit, server.fence.clone());
             migrate(&host).await?;
             let mut monitor = claim(&host, server).await?;
             let failed = |error| unusable(&host, error);
@@ -142,7 +147,12 @@ async fn migrate(host: &Host) -> Result<(), ServerError> {
 }
 
 async fn claim(host: &Host, server: &Server) -> Result<Monitor, ServerError> {
-    let claimed = Monitor::claim(host.clone(), server.node.clone(), NAME_TIMEOUT).await;
+    // A new leader does not wait for the session of a former one, which can write nothing any more.
+    let name = match &server.fence {
+        Some(fence) => format!("{} in epoch {}", server.node, fence.epoch),
+        None => server.node.clone(),
+    };
+    let claimed = Monitor::claim(host.clone(), name, NAME_TIMEOUT).await;
     let claimed = claimed.map_err(|error| unusable(host, error))?;
     claimed.map_err(|taken| ServerError::NameTaken {
         server: shown(&host.options),

@@ -72,6 +72,9 @@ impl Inner {
                 let mut connection =
                     Connection::new(EngineConnection::Postgres(pooled.link()), &mut state);
                 connection.command("BEGIN").await?;
+                if let Some(fence) = pool.fence() {
+                    fence.hold(&mut connection).await?;
+                }
                 let done = work.run(connection.reborrow()).await;
                 let done = connection.state().judge(done);
                 match &done {

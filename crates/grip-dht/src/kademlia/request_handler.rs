@@ -140,6 +140,8 @@ impl RequestHandler {
 
     async fn find(&self, key: RecordKey, requester: PeerId) -> WireResponse {
         let own = self.local.value(&key).await;
+        #[cfg(any(test, feature = "testing"))]
+        let asked = key.clone();
         let (found, receiver) = oneshot::channel();
         let query = StoreQuery {
             key,
@@ -155,6 +157,8 @@ impl RequestHandler {
         };
         let fits = |value: &bytes::Bytes| value.len() <= limits::VALUE_BYTES;
         found.value = own.filter(fits).or(found.value);
+        #[cfg(any(test, feature = "testing"))]
+        let found = super::misbehaviour::altered(&*self.local, &asked, found);
         WireResponse::Found(found)
     }
 }

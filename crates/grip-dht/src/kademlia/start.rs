@@ -107,6 +107,7 @@ pub async fn start(
         policy,
         network: behaviour::network(&options)?,
         bootstrap: addresses.bootstrap,
+        external: addresses.external,
         bootstrap_ticks: options.bootstrap_interval.as_secs().max(1),
         stats: Arc::clone(&stats),
         offers: offer_sender,

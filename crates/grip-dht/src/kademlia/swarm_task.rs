@@ -66,8 +66,10 @@ pub(super) enum Command {
         limit: usize,
         found: oneshot::Sender<Vec<String>>,
     },
+    /// Replaces the external addresses beside those that are listened on.
+    External { addresses: Vec<Multiaddr> },
     /// Adds an address to the routing table without a check.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     Learn { peer: PeerId, address: Multiaddr },
     /// Reads when the record under `key` expires.
     #[cfg(test)]
@@ -91,6 +93,8 @@ pub(super) struct SwarmTask {
     pub network: libp2p::StreamProtocol,
     pub bootstrap: Vec<(PeerId, Multiaddr)>,
     pub bootstrap_ticks: u64,
+    /// Addresses of ours that the operator named.
+    pub external: Vec<Multiaddr>,
     pub stats: Arc<Stats>,
     pub offers: mpsc::Sender<Offer>,
     /// Each peer's part of the queue of offers.
@@ -175,7 +179,8 @@ impl SwarmTask {
             Command::GoodPeers { limit, found } => {
                 let _ = found.send(self.good_peers(limit));
             }
-            #[cfg(test)]
+            Command::External { addresses } => self.set_external(addresses),
+            #[cfg(any(test, feature = "testing"))]
             Command::Learn { peer, address } => {
                 self.kad().add_address(&peer, address);
             }
@@ -196,6 +201,21 @@ impl SwarmTask {
         if let Err(error) = self.swarm.dial(dial) {
             tracing::debug!(%peer, %error, "failed to dial a peer that others named");
         }
+    }
+
+    /// Peers hear of the change when they ask who we are, and with what is published next.
+    fn set_external(&mut self, addresses: Vec<Multiaddr>) {
+        let old = std::mem::replace(&mut self.external, addresses);
+        for address in old {
+            let is_listened_on = self.swarm.listeners().any(|it| *it == address);
+            if !is_listened_on && !self.external.contains(&address) {
+                self.swarm.remove_external_address(&address);
+            }
+        }
+        for address in self.external.clone() {
+            self.swarm.add_external_address(address);
+        }
+        self.stale.addresses = true;
     }
 
     fn good_peers(&mut self, limit: usize) -> Vec<String> {

@@ -19,6 +19,8 @@ fn identity() -> ServiceIdentity {
 struct FakeEvents {
     identity: ServiceIdentity,
     stored: Mutex<BTreeMap<Kind, Event>>,
+    /// So many reads fail.
+    failures: Mutex<usize>,
 }
 
 impl FakeEvents {
@@ -26,6 +28,7 @@ impl FakeEvents {
         Self {
             identity: identity(),
             stored: Mutex::default(),
+            failures: Mutex::default(),
         }
     }
 
@@ -49,6 +52,11 @@ impl OwnEvents for FakeEvents {
     }
 
     async fn latest(&self, kind: Kind) -> Result<Option<Event>, Unreadable> {
+        let mut failures = self.failures.lock();
+        if *failures > 0 {
+            *failures -= 1;
+            return Err(Unreadable);
+        }
         Ok(self.stored.lock().get(&kind).cloned())
     }
 
@@ -157,6 +165,21 @@ async fn e_5_an_identity_that_an_index_relay_has_is_adopted_and_never_overwritte
     assert_eq!(index.kinds(&first), [0, 10_002]);
     let published = index.has.lock()[&first][0].content.clone();
     assert_eq!(published, "{\"name\":\"Ada's forge\"}");
+}
+
+/// What is served stays what it is, and is published when it can be read again.
+#[tokio::test(start_paused = true)]
+async fn e_5_a_store_that_cannot_be_read_has_nothing_made_in_its_place() {
+    let (own, index) = (FakeEvents::new(), FakeIndex::new(Duration::ZERO));
+    own.store(&own.custom(5)).await;
+    *own.failures.lock() = 4;
+    publish_to_all(&own, &index, &[relay("first")]).await;
+    assert_eq!(own.content().unwrap(), "{\"name\":\"Ada's forge\"}");
+    assert!(index.kinds(&relay("first")).contains(&0));
+    let published = index.has.lock()[&relay("first")].clone();
+    let profiles = published.iter().filter(|it| it.kind == kinds::PROFILE);
+    let contents: Vec<&str> = profiles.map(|it| it.content.as_str()).collect();
+    assert_eq!(contents, ["{\"name\":\"Ada's forge\"}"]);
 }
 
 #[tokio::test(start_paused = true)]

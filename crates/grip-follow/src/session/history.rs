@@ -163,11 +163,13 @@ impl History {
             // What waits already is asked for together with it: while a history comes, every batch
             // brings values, and each request takes its second.
             let waits = |job: &Job| {
-                job.class == *class && job.is_untouched() && progress.cursor(&job.digest).is_none()
+                job.class == *class
+                    && job.is_untouched()
+                    && progress.cursor(|| job.digest()).is_none()
             };
             let (joined, rest): (Vec<Job>, Vec<Job>) = self.queue.drain(..).partition(waits);
             self.queue.extend(rest);
-            new.extend(joined.into_iter().flat_map(|job| job.values));
+            new.extend(joined.iter().flat_map(|job| job.values.iter().cloned()));
             let new: Vec<Arc<str>> = new.into_iter().collect();
             self.queue.extend(Job::of_values(*class, &new, None));
         }
@@ -287,10 +289,10 @@ impl History {
         {
             out.push(Output::Send(text));
         } else if request.job.may_reconcile() && may_reconcile {
-            out.push(Output::LoadSet(request.job.filter.clone()));
+            out.push(Output::LoadSet(request.job.filter()));
         } else {
-            let text = request.begin(progress.cursor(&request.job.digest));
-            out.push(Output::Send(text));
+            let cursor = progress.cursor(|| request.job.digest());
+            out.push(Output::Send(request.begin(cursor)));
         }
         self.active = Some(request);
     }

@@ -1,6 +1,6 @@
 //! Live subscriptions within the budget of a relay; what does not fit is polled (G02-13 … G02-17).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use grip_nostr::Filter;
 use tokio::time::Instant;
@@ -9,7 +9,7 @@ use super::{Names, Now, Output, Progress, close};
 use crate::{
     message,
     pause::POLITE,
-    plan::{Class, Plan, REQUEST_BYTES},
+    plan::{Class, Plan, REQUEST_BYTES, Values},
     refusal::Refusal,
 };
 
@@ -27,7 +27,7 @@ const MAX_REPAIR: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) class: Class,
-    values: Arc<[Arc<str>]>,
+    pub(super) values: Arc<[Arc<str>]>,
     size_bytes: usize,
 }
 
@@ -48,9 +48,7 @@ impl Wanted {
 pub(super) struct Live {
     budget: usize,
     ceiling: usize,
-    /// The values of the plan in the order in which they came, so that new ones change few
-    /// requests.
-    order: BTreeMap<Class, Vec<Arc<str>>>,
+    plan: Arc<Plan>,
     requests: Vec<Request>,
     /// What does not fit, and how often that changed.
     polled: Vec<Wanted>,
@@ -83,7 +81,7 @@ impl Live {
         Self {
             budget,
             ceiling: CEILINGS[0],
-            order: BTreeMap::new(),
+            plan: Arc::default(),
             requests: Vec::new(),
             polled: Vec::new(),
             regrouped: 0,
@@ -150,22 +148,26 @@ impl Live {
         self.requests.iter().map(size).collect()
     }
 
-    pub(super) fn set_plan(&mut self, plan: &Plan) {
-        self.order.retain(|class, values| {
-            values.retain(|value| plan.contains(*class, value));
-            !values.is_empty()
-        });
-        for (class, values) in &plan.values {
-            let order = self.order.entry(*class).or_default();
-            let known: std::collections::HashSet<Arc<str>> = order.iter().cloned().collect();
-            order.extend(
-                values
-                    .iter()
-                    .filter(|value| !known.contains(*value))
-                    .cloned(),
-            );
-        }
+    pub(super) fn set_plan(&mut self, plan: &Arc<Plan>) {
+        self.plan = Arc::clone(plan);
         self.must_regroup = true;
+    }
+
+    /// The values of a class in the order in which they came, so that new ones change few requests: those
+    /// that are asked for already, then the others.
+    fn ordered(&self, class: Class, values: &Values) -> Vec<Arc<str>> {
+        let requests = self.requests.iter().flat_map(|request| &request.wanted);
+        let asked = requests.chain(&self.polled).filter(|it| it.class == class);
+        let asked = asked.flat_map(|wanted| wanted.values.iter());
+        // As the plan of now has them: those of the one before are not kept for it.
+        let mut order: Vec<Arc<str>> = asked
+            .filter_map(|value| values.get(value))
+            .cloned()
+            .collect();
+        let known: HashSet<Arc<str>> = order.iter().cloned().collect();
+        let new = values.iter().filter(|value| !known.contains(*value));
+        order.extend(new.cloned());
+        order
     }
 
     /// Arranges the filters in as few requests as the relay allows. Requests that stay the same
@@ -178,11 +180,13 @@ impl Live {
         if self.has_everything {
             groups.push(vec![Wanted::new(Class::Everything, &[])]);
         }
-        for (class, values) in self.order.iter().filter(|_| !self.has_everything) {
+        let plan = Arc::clone(&self.plan);
+        for (class, values) in plan.values.iter().filter(|_| !self.has_everything) {
             if progress.refused(*class, now.unix).is_some() {
                 continue;
             }
-            for part in class.chunks(values) {
+            let ordered = self.ordered(*class, values);
+            for part in class.chunks(&ordered) {
                 let wanted = Wanted::new(*class, part);
                 let size = wanted.size_bytes;
                 let fits = bytes + size <= REQUEST_BYTES;
@@ -206,7 +210,10 @@ impl Live {
         for group in groups {
             let same = old.iter().position(|request| request.wanted == group);
             let request = match same {
-                Some(at) => old.swap_remove(at),
+                Some(at) => Request {
+                    wanted: group,
+                    ..old.swap_remove(at)
+                },
                 None => Request::new(group),
             };
             self.requests.push(request);

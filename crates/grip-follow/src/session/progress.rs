@@ -1,6 +1,6 @@
 //! Progress with one relay: what is confirmed and which pauses last, over connections and restarts.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ impl Progress {
         let asked = plan.values.iter();
         let asked = asked.filter(|(class, _)| self.refused(**class, now).is_none());
         self.covered = asked
-            .map(|(class, values)| (*class, Arc::clone(values)))
+            .map(|(class, values)| (*class, values.clone()))
             .collect();
     }
 
@@ -147,7 +147,7 @@ impl Progress {
         }
     }
 
-    pub(super) fn is_covered(&self, class: Class, value: &Arc<str>) -> bool {
+    pub(super) fn is_covered(&self, class: Class, value: &str) -> bool {
         let covered = self.covered.get(&class);
         self.confirmed_at.is_some() && covered.is_some_and(|covered| covered.contains(value))
     }
@@ -158,23 +158,23 @@ impl Progress {
         let mut asked = asked.filter(|(class, _)| self.refused(**class, now).is_none());
         let is_whole = asked.all(|(class, values)| {
             let covered = self.covered.get(class);
-            self.confirmed_at.is_some() && covered.is_some_and(|covered| is_within(values, covered))
+            self.confirmed_at.is_some() && covered.is_some_and(|covered| values.is_within(covered))
         });
         if is_whole {
             self.plan = self.digest(plan, now);
             // The values of the plan of before are not kept for it.
             for (class, covered) in &mut self.covered {
                 if let Some(values) = plan.values.get(class)
-                    && is_within(values, covered)
+                    && values.is_within(covered)
                 {
-                    *covered = Arc::clone(values);
+                    *covered = values.clone();
                 }
             }
         }
     }
 
     /// From when on a value has to be asked for; none for all of its history.
-    pub(super) fn since(&self, class: Class, value: &Arc<str>, now: u64) -> Option<u64> {
+    pub(super) fn since(&self, class: Class, value: &str, now: u64) -> Option<u64> {
         let at = self
             .confirmed_at
             .filter(|at| now.saturating_sub(*at) <= QUICK)?;
@@ -204,8 +204,9 @@ impl Progress {
     pub(super) fn forget_dropped(&mut self, plan: &Plan) {
         for (class, covered) in &mut self.covered {
             let wanted = plan.values.get(class);
-            if !wanted.is_some_and(|wanted| is_within(covered, wanted)) {
-                Arc::make_mut(covered).retain(|value| plan.contains(*class, value));
+            if !wanted.is_some_and(|wanted| covered.is_within(wanted)) {
+                let left = covered.iter().filter(|value| plan.contains(*class, value));
+                *covered = left.cloned().collect();
             }
         }
     }
@@ -259,8 +260,13 @@ impl Progress {
         self.confirmed_at
     }
 
-    pub(super) fn cursor(&self, filter: &str) -> Option<u64> {
-        self.cursors.get(filter).map(|cursor| cursor.until)
+    /// How far an unfinished history has come; `digest` is of its filter, which is made only where there
+    /// is any.
+    pub(super) fn cursor(&self, digest: impl FnOnce() -> String) -> Option<u64> {
+        if self.cursors.is_empty() {
+            return None;
+        }
+        self.cursors.get(&digest()).map(|cursor| cursor.until)
     }
 
     pub(super) fn move_cursor(&mut self, filter: &str, until: u64, now: u64) {
@@ -304,9 +310,4 @@ impl Progress {
     pub(crate) fn is_rate_limited(&self, now: u64) -> bool {
         self.rate.left(POLITE, now).is_some()
     }
-}
-
-/// Says whether `values` are all among `others`; most often they are the same.
-fn is_within(values: &Values, others: &Values) -> bool {
-    Arc::ptr_eq(values, others) || values.is_subset(others)
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::plan::{Class, Plan};
+use crate::plan::{Class, Draft, Plan};
 
 /// A session and what it said.
 struct Scene {
@@ -51,11 +51,11 @@ impl Peer {
 
 /// A plan with values of one class.
 fn plan_of(class: Class, values: impl IntoIterator<Item = String>) -> Arc<Plan> {
-    let mut plan = Plan::default();
+    let mut draft = Draft::default();
     for value in values {
-        plan.add(class, &value.into());
+        draft.add(class, &value.into());
     }
-    Arc::new(plan)
+    Arc::new(draft.finish())
 }
 
 fn one(class: Class) -> Arc<Plan> {

@@ -32,7 +32,7 @@ use super::{
     remove::remove_pack,
     repack::{PackFile, PackList, blocking, complaint, graph_file},
 };
-use crate::disk;
+use crate::{disk, process::walk_input};
 
 /// What is written again is at most so many times what goes.
 const MAX_REWRITTEN: u64 = 20;
@@ -40,8 +40,6 @@ const MAX_REWRITTEN: u64 = 20;
 const MAX_TIPS: usize = 1000;
 /// File of a store that names the packs which are being removed.
 const NOTE: &str = "collecting";
-/// Ids handed to git at a time.
-const BATCH: usize = 1024;
 
 /// What an identifier's objects are kept for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -177,13 +175,7 @@ impl Unreachable {
             return Ok(());
         }
         let packs = &self.packs;
-        let mut command = packs.git.command([
-            "rev-list",
-            "--objects",
-            "--no-object-names",
-            "--ignore-missing",
-            "--stdin",
-        ]);
+        let mut command = packs.git.walk();
         let mut staged = OsString::new();
         for dir in self.roots.staged.values().collect::<BTreeSet<_>>() {
             staged.push(if staged.is_empty() { "" } else { ":" });
@@ -192,13 +184,7 @@ impl Unreachable {
         command
             .env("GIT_DIR", packs.layout.store(&self.identifier))
             .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", staged);
-        let from = from.into_iter().map(|oid| format!("{oid}\n"));
-        let not = not.into_iter().map(|oid| format!("^{oid}\n"));
-        let mut lines = from.chain(not);
-        let input = std::iter::from_fn(move || {
-            let batch: String = lines.by_ref().take(BATCH).collect();
-            (!batch.is_empty()).then(|| batch.into_bytes())
-        });
+        let input = walk_input(from, not);
         let memory = packs.memory_to_repack(&self.identifier).await?;
         let walked = &mut self.walked;
         let output = |bytes: &[u8]| {

@@ -98,7 +98,7 @@ impl Packs {
         disk::remove_file(&graph_file(&self.objects(identifier)))?;
         disk::sync_dir(&dir)?;
         self.changed(identifier);
-        Ok(())
+        self.note_lost(identifier)
     }
 }
 
@@ -109,6 +109,10 @@ fn fault<'a>(dir: &Path, name: &'a str) -> io::Result<Option<(&'a str, String)>>
         dir.join(format!("{name}.idx")),
     );
     let says = |reason: &str| Ok(Some((name, reason.to_owned())));
+    let is_file = |path: &Path| fs::metadata(path).map(|it| it.is_file());
+    if !is_file(&pack)? {
+        return says("it is no file");
+    }
     let Some((head, trailer)) = ends(&pack, SMALLEST_PACK, CHECKSUM)? else {
         return says("it is cut short");
     };
@@ -117,6 +121,9 @@ fn fault<'a>(dir: &Path, name: &'a str) -> io::Result<Option<(&'a str, String)>>
     }
     if !index.exists() {
         return says("its index is missing");
+    }
+    if !is_file(&index)? {
+        return says("its index is no file");
     }
     let Some((head, trailers)) = ends(&index, SMALLEST_INDEX, 2 * CHECKSUM)? else {
         return says("its index is cut short");

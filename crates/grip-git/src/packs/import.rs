@@ -8,7 +8,7 @@ use std::{
 
 use grip_types::Identifier;
 
-use crate::disk;
+use crate::{disk, layout};
 
 use super::{Packs, collect, pack_dir};
 
@@ -36,8 +36,11 @@ impl Packs {
     pub(crate) fn clean(&self, all_imported: bool) -> io::Result<()> {
         for (name, kind) in disk::entries(&self.layout.stores())? {
             if kind.is_dir() {
-                let store = self.layout.stores().join(name);
+                let store = self.layout.stores().join(&name);
                 collect::finish(&store)?;
+                if let Some(identifier) = layout::identifier_of(&name) {
+                    self.recall(&identifier);
+                }
                 clean_packs(&pack_dir(&store.join("objects")), all_imported)?;
             }
         }

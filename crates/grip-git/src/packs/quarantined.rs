@@ -19,6 +19,9 @@ use super::{Packs, pack_dir};
 /// Hash in the name that git gives to a pack without objects.
 const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
 
+/// Extensions of the files that make up a pack; with the last of them it is there.
+pub(crate) const PACK_FILES: [&str; 2] = ["pack", "idx"];
+
 /// Empty directories kept for the next packs; to make and remove two of them costs a small push
 /// more than all its syncs.
 const MAX_SPARES: usize = 8;
@@ -97,6 +100,46 @@ impl Packs {
         let mut dir = self.quarantine_dir(identifier, self.borrow(identifier), None)?;
         dir.is_apart = true;
         Ok(dir)
+    }
+
+    /// Says whether a pack of this name is in the store.
+    pub(crate) fn has(&self, identifier: &Identifier, name: &str) -> bool {
+        let index = pack_dir(&self.objects(identifier)).join(format!("{name}.idx"));
+        index.exists()
+    }
+
+    /// The packs of a store, each with its files; an error if it has objects beside them.
+    pub(crate) fn packs_of(
+        &self,
+        identifier: &Identifier,
+    ) -> io::Result<Vec<(String, Vec<PathBuf>)>> {
+        let objects = self.objects(identifier);
+        let is_loose = |(name, _): &(String, fs::FileType)| name != "info" && name != "pack";
+        if disk::entries(&objects)?.iter().any(is_loose) {
+            let text = format!("{} has objects outside of packs", objects.display());
+            return Err(io::Error::other(text));
+        }
+        let dir = pack_dir(&objects);
+        let named = |(name, _): (String, fs::FileType)| {
+            let name = name.strip_suffix(".idx")?;
+            let files = PACK_FILES.map(|extension| dir.join(format!("{name}.{extension}")));
+            Some((name.to_owned(), files.to_vec()))
+        };
+        Ok(disk::entries(&dir)?.into_iter().filter_map(named).collect())
+    }
+
+    /// Makes the durable files of a pack in the directory `from` part of a store; durable on return. The
+    /// caller holds the lock.
+    pub(crate) fn add(&self, identifier: &Identifier, name: &str, from: &Path) -> io::Result<()> {
+        self.ensure(identifier)?;
+        let to = pack_dir(&self.objects(identifier));
+        for extension in PACK_FILES {
+            let file = format!("{name}.{extension}");
+            fs::rename(from.join(&file), to.join(&file))?;
+        }
+        disk::sync_dir(&to)?;
+        self.changed(identifier);
+        Ok(())
     }
 
     /// Makes a pack part of its store; durable on return. The caller holds the lock.
@@ -181,7 +224,7 @@ impl QuarantineDir {
 
     /// Takes a durable pack of another directory in, which keeps it.
     pub(crate) fn link(self, from: &Path, pack: &str) -> io::Result<QuarantinedPack> {
-        for extension in ["pack", "idx"] {
+        for extension in PACK_FILES {
             let file = format!("{pack}.{extension}");
             fs::hard_link(from.join(&file), pack_dir(&self.path).join(&file))?;
         }
@@ -231,6 +274,12 @@ impl QuarantinedPack {
         &self.name
     }
 
+    /// Its files as they lie in the quarantine, the index last.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let file = |extension| pack_dir(&self.dir.path).join(format!("{}.{extension}", self.name));
+        PACK_FILES.map(file).into_iter()
+    }
+
     /// Bytes of the pack and its index.
     pub(crate) fn bytes(&self) -> io::Result<u64> {
         let len = |extension| {
@@ -253,7 +302,7 @@ impl QuarantinedPack {
             return Err(error);
         }
         // The index goes last, since with it the pack is there.
-        for extension in ["pack", "idx"] {
+        for extension in PACK_FILES {
             let file = format!("{}.{extension}", self.name);
             fs::rename(pack_dir(&self.dir.path).join(&file), to.join(&file))?;
             if extension == "pack" {

@@ -37,19 +37,25 @@ impl Packs {
         }
         let away = disk::move_away(&store, &self.layout.quarantines());
         self.changed(identifier);
+        self.cache.forget(identifier);
         let away = away?;
         fault::point("git.store.away");
         Ok(Some(away))
     }
 
+    /// Says whether anything is in the store of an identifier.
+    pub(crate) fn has_objects(&self, identifier: &Identifier) -> io::Result<bool> {
+        let objects = self.objects(identifier);
+        let packs = disk::entries(&pack_dir(&objects))?;
+        let all = disk::entries(&objects)?;
+        let mut names = packs.iter().chain(&all).map(|(name, _)| name);
+        Ok(names.any(|name| name != "info" && name != "pack"))
+    }
+
     /// Removes a store without objects, unless it is in use. The caller holds the lock.
     pub(crate) fn remove_empty(&self, identifier: &Identifier) -> io::Result<()> {
-        let objects = self.objects(identifier);
-        let has_objects = disk::entries(&pack_dir(&objects))?
-            .iter()
-            .chain(&disk::entries(&objects)?)
-            .any(|(name, _)| name != "info" && name != "pack");
-        match self.take_away(identifier, || Ok(has_objects))? {
+        let is_needed = || Ok(self.has_objects(identifier)? || self.has_missing(identifier));
+        match self.take_away(identifier, is_needed)? {
             Some(away) => fs::remove_dir_all(away),
             None => Ok(()),
         }

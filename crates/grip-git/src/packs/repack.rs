@@ -79,7 +79,8 @@ impl Packs {
         let permit = self.repacking.try_take(identifier, 1);
         let _permit = permit.ok_or_else(|| RepackError::Busy(identifier.clone()))?;
         let objects = self.objects(identifier);
-        if !disk::is_real_dir(&objects)? {
+        // A store without all its packs is repacked when it has them.
+        if !disk::is_real_dir(&objects)? || self.is_cold(identifier) {
             return Ok(Repacked::default());
         }
         let mut found = PackList::read(&objects)?;
@@ -158,11 +159,21 @@ impl Packs {
         input: impl Iterator<Item = Vec<u8>>,
     ) -> Result<Option<Oid>, RepackError> {
         let memory = self.memory_to_repack(identifier).await?;
+        self.run_pack_objects(command, &memory, input).await
+    }
+
+    /// Runs `git pack-objects`; the hash in the name of the pack, if it wrote one.
+    pub(super) async fn run_pack_objects(
+        &self,
+        command: std::process::Command,
+        memory: &MemoryPermit,
+        input: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<Option<Oid>, RepackError> {
         let mut said = Vec::new();
         let output = |bytes: &[u8]| said.extend_from_slice(bytes);
         let running = self
             .git
-            .run_with(command, &memory, input, output, MAX_PACK_BYTES);
+            .run_with(command, memory, input, output, MAX_PACK_BYTES);
         let finished = running.await?;
         if !finished.status.success() {
             return Err(RepackError::Git(complaint(&finished)));

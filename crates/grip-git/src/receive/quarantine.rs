@@ -6,6 +6,7 @@ use grip_tasks::Permit;
 use grip_types::{Identifier, Oid};
 
 use crate::{
+    change_log::LoggedChange,
     memory::Payer,
     objects::ObjectKind,
     packs::{Promoted, QuarantinedPack},
@@ -61,7 +62,22 @@ impl Quarantine {
             return Ok(Promoted::default());
         };
         let inner = &self.repositories.inner;
+        let log = &inner.options.log;
+        // Before the lock is taken: it may take a while.
+        let files = log.store_pack(pack.files())?;
         let _turn = inner.lock(&self.identifier);
-        inner.packs.put(pack)
+        let change = || LoggedChange::Pack {
+            identifier: self.identifier.clone(),
+            name: pack.name().to_owned(),
+            files: files.clone(),
+        };
+        log.before(change, || {
+            if inner.packs.is_cached() {
+                inner
+                    .packs
+                    .note_stored(&self.identifier, pack.name(), &files)?;
+            }
+            inner.packs.put(pack)
+        })
     }
 }

@@ -43,11 +43,11 @@ fn shown(oid: &Option<Oid>) -> String {
     oid.map_or_else(|| "nothing".to_owned(), |oid| oid.short())
 }
 
-/// The refs after `edits`; `None` if they change nothing.
+/// The refs after `edits`; `None` if they change nothing. `resolve` says what a ref at an object is.
 pub(crate) fn apply(
     snapshot: &RefSnapshot,
     edits: &[RefEdit],
-    reader: &Reader,
+    resolve: impl Fn(&RefName, Oid) -> Result<Ref, RefUpdateError>,
 ) -> Result<Option<Vec<Ref>>, RefUpdateError> {
     let mut edits: Vec<&RefEdit> = edits.iter().collect();
     edits.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -76,7 +76,7 @@ pub(crate) fn apply(
                 if current.is_none() {
                     created.push(edit.name.clone());
                 }
-                after.push(resolve(&edit.name, new, reader)?);
+                after.push(resolve(&edit.name, new)?);
             }
             (None, _) => {}
         }
@@ -98,7 +98,8 @@ fn check_expected(edit: &RefEdit, current: Option<&Ref>) -> Result<(), RefUpdate
     })
 }
 
-fn resolve(name: &RefName, oid: Oid, reader: &Reader) -> Result<Ref, RefUpdateError> {
+/// A ref at an object, which has to be one that it may name.
+pub(crate) fn resolve(name: &RefName, oid: Oid, reader: &Reader) -> Result<Ref, RefUpdateError> {
     let name = name.clone();
     let peeled = match reader.kind(&oid) {
         None => return Err(RefUpdateError::Missing { name, oid }),

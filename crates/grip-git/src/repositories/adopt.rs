@@ -73,6 +73,7 @@ impl Inner {
         }
         self.packs.clean(all_adopted)?;
         self.restore_staged()?;
+        self.remove_idle_owners()?;
         self.remove_idle()
     }
 

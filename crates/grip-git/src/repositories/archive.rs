@@ -11,7 +11,7 @@ use std::{
 use grip_tasks::fault;
 use grip_types::{Identifier, RepoAddr};
 
-use crate::{disk, layout};
+use crate::{change_log::LoggedChange, disk, layout};
 
 use super::{Inner, RepoError, Repositories, unreachable_objects, unreachable_repo};
 
@@ -31,11 +31,18 @@ impl Repositories {
         };
         self.inner.drop_staged(repo)?;
         let free = self.inner.free_archive(repo, stamp);
-        let target = free.map_err(|source| unreachable_repo(repo, source))?;
-        let archived = self.inner.relocate(&path, &target);
-        fault::point("git.archive.moved");
-        // Last: one that a crash leaves without is given it by the start or by its return.
-        let archived = archived.and_then(|()| borrow_in_archive(&target, &repo.identifier));
+        let (stamp, target) = free.map_err(|source| unreachable_repo(repo, source))?;
+        let change = || LoggedChange::Archive {
+            repo: repo.clone(),
+            stamp,
+        };
+        let archived = self.inner.options.log.before(change, || {
+            let archived = self.inner.relocate(&path, &target);
+            fault::point("git.archive.moved");
+            self.inner.remove_idle_owner(repo);
+            // Last: one that a crash leaves without is given it by the start or by its return.
+            archived.and_then(|()| borrow_in_archive(&target, &repo.identifier))
+        });
         archived.map_err(|source| unreachable_repo(repo, source))
     }
 
@@ -48,36 +55,6 @@ impl Repositories {
         }
         let restored = self.inner.restore(repo);
         restored.map_err(|source| unreachable_repo(repo, source))
-    }
-
-    /// Removes a repository without refs, staged ones left aside; `false` if there is none of that name.
-    pub fn remove_empty(&self, repo: &RepoAddr) -> Result<bool, RepoError> {
-        let _turn = self.inner.lock(&repo.identifier);
-        let Some(path) = self.inner.find(repo)? else {
-            return Ok(false);
-        };
-        self.inner.drop_staged(repo)?;
-        if !self.inner.load(repo)?.is_blank() {
-            return Err(RepoError::NotEmpty(repo.clone()));
-        }
-        self.inner.forget(repo);
-        self.inner
-            .discard(&path, &repo.identifier)
-            .map_err(|source| unreachable_repo(repo, source))?;
-        Ok(true)
-    }
-
-    /// Removes a repository with its refs for good; no error if it is not there. Its objects stay in
-    /// the store until nothing uses that. Blocking.
-    pub fn remove(&self, repo: &RepoAddr) -> Result<(), RepoError> {
-        let _turn = self.inner.lock(&repo.identifier);
-        self.inner.forget(repo);
-        let Some(path) = self.inner.find(repo)? else {
-            return Ok(());
-        };
-        self.inner.drop_staged(repo)?;
-        let removed = self.inner.discard(&path, &repo.identifier);
-        removed.map_err(|source| unreachable_repo(repo, source))
     }
 
     /// Says whether a repository could be archived now (G01-111). Blocking.
@@ -113,13 +90,52 @@ impl Repositories {
     pub fn remove_archive(&self, archived: &Archived) -> Result<(), RepoError> {
         let Archived { repo, stamp } = archived;
         let _turn = self.inner.lock(&repo.identifier);
-        let removed = self.inner.remove_archive(repo, *stamp);
+        let change = || LoggedChange::RemoveArchive {
+            repo: repo.clone(),
+            stamp: *stamp,
+        };
+        let log = &self.inner.options.log;
+        let removed = log.before(change, || self.inner.remove_archive(repo, *stamp));
         removed.map_err(|source| unreachable_repo(repo, source))
+    }
+
+    /// Puts a repository that another server archived into the archive: its objects go into the store,
+    /// and what lies at `from`, a bare repository on the same disk, is moved. `false` if it is there
+    /// already. Blocking.
+    pub fn adopt_archived(&self, archived: &Archived, from: &Path) -> Result<bool, RepoError> {
+        let Archived { repo, stamp } = archived;
+        let _turn = self.inner.lock(&repo.identifier);
+        let target = self.inner.archived(repo, *stamp);
+        let is_known = is_there(target.clone());
+        if is_known.map_err(|source| unreachable_repo(repo, source))? {
+            return Ok(false);
+        }
+        // Whatever fails before the last step leaves objects that nothing needs, and no archive.
+        let adopted = self.inner.adopt(repo, from);
+        adopted.map_err(|source| RepoError::Adopt {
+            repo: repo.clone(),
+            source,
+        })?;
+        let moved = borrow_in_archive(from, &repo.identifier).and_then(|()| {
+            fault::point("git.archive.adopted");
+            self.inner.relocate(&from.to_owned(), &target)
+        });
+        moved.map_err(|source| unreachable_repo(repo, source))?;
+        Ok(true)
     }
 
     /// The identifiers that have an object store. Blocking.
     pub fn stores(&self) -> io::Result<BTreeSet<Identifier>> {
         self.inner.packs.identifiers()
+    }
+
+    /// What lies among the object stores and is named as none is. Blocking.
+    pub fn foreign_stores(&self) -> io::Result<Vec<String>> {
+        let known = self.inner.packs.identifiers()?;
+        let known: BTreeSet<String> = known.iter().map(layout::directory).collect();
+        let entries = disk::entries(&self.inner.layout.stores())?;
+        let names = entries.into_iter().map(|(name, _)| name);
+        Ok(names.filter(|name| !known.contains(name)).collect())
     }
 
     /// The identifiers of archived repositories. Blocking.
@@ -140,9 +156,21 @@ impl Repositories {
     pub fn remove_store(&self, identifier: &Identifier) -> Result<bool, RepoError> {
         let inner = &self.inner;
         let turn = inner.lock(identifier);
-        let is_needed =
-            || Ok(!inner.bearers(identifier)?.is_empty() || inner.has_archived(identifier)?);
+        let mut logged = None;
+        let is_needed = || {
+            if !inner.bearers(identifier)?.is_empty() || inner.has_archived(identifier)? {
+                return Ok(true);
+            }
+            let identifier = identifier.clone();
+            let change = || LoggedChange::RemoveStore { identifier };
+            // The last thing asked before the store goes.
+            logged = Some(inner.options.log.begin(change)?);
+            Ok(false)
+        };
         let removed = inner.packs.take_away(identifier, is_needed);
+        if let Some(logged) = logged {
+            logged.end(&removed);
+        }
         drop(turn);
         let removed = removed.map_err(|source| unreachable_objects(identifier, source))?;
         let Some(away) = removed else {
@@ -169,7 +197,7 @@ fn name_of(path: &Path) -> Option<&str> {
 }
 
 impl Inner {
-    fn remove_archive(&self, repo: &RepoAddr, stamp: u64) -> io::Result<()> {
+    pub(super) fn remove_archive(&self, repo: &RepoAddr, stamp: u64) -> io::Result<()> {
         let path = self.archived(repo, stamp);
         if is_there(path.clone())? {
             let away = disk::move_away(&path, &self.layout.quarantines())?;
@@ -191,23 +219,24 @@ impl Inner {
     }
 
     /// The place in the archive for `stamp`, or the first after it that is free.
-    fn free_archive(&self, repo: &RepoAddr, mut stamp: u64) -> io::Result<PathBuf> {
+    fn free_archive(&self, repo: &RepoAddr, mut stamp: u64) -> io::Result<(u64, PathBuf)> {
         loop {
             let path = self.archived(repo, stamp);
             if !is_there(path.clone())? {
-                return Ok(path);
+                return Ok((stamp, path));
             }
             stamp += 1;
         }
     }
 
-    fn relocate(&self, from: &PathBuf, to: &PathBuf) -> io::Result<()> {
+    pub(super) fn relocate(&self, from: &PathBuf, to: &PathBuf) -> io::Result<()> {
         if let Some(parent) = to.parent() {
             disk::make_dirs(&self.layout.root, parent)?;
         }
         fs::rename(from, to)?;
         disk::sync_parent(to)?;
-        disk::sync_parent(from)
+        // The directory of an owner goes with the last repository in it.
+        from.parent().map_or(Ok(()), disk::sync_dir_if_there)
     }
 
     fn restore(&self, repo: &RepoAddr) -> io::Result<bool> {
@@ -220,16 +249,29 @@ impl Inner {
         for stamp in stamps.into_iter().rev() {
             let path = self.archived(repo, stamp);
             if disk::is_real_dir(&path)? {
-                self.packs.ensure(&repo.identifier)?;
-                // First: what is in its place must find its objects.
-                borrow(&path, &layout::alternates(&repo.identifier))?;
-                fault::point("git.restore.borrowed");
-                self.relocate(&path, &self.layout.repository(repo))?;
-                fault::point("git.restore.moved");
+                let change = || LoggedChange::Restore {
+                    repo: repo.clone(),
+                    stamp,
+                };
+                self.options
+                    .log
+                    .before(change, || self.bring_back(repo, &path))?;
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Moves what lies at `path` in the archive to where it is served.
+    pub(super) fn bring_back(&self, repo: &RepoAddr, path: &PathBuf) -> io::Result<()> {
+        self.packs.ensure(&repo.identifier)?;
+        // First: what is in its place must find its objects.
+        borrow(path, &layout::alternates(&repo.identifier))?;
+        fault::point("git.restore.borrowed");
+        let target = self.layout.repository(repo);
+        self.in_owner_directory(repo, || self.relocate(path, &target))?;
+        fault::point("git.restore.moved");
+        Ok(())
     }
 
     /// Has every archived repository find its objects where it lies.
@@ -245,18 +287,6 @@ impl Inner {
             }
             Ok(false)
         })?;
-        Ok(())
-    }
-
-    /// Removes a repository, and a store without objects that it was the last to use: announcements
-    /// that never got any data leave nothing behind.
-    fn discard(&self, path: &Path, identifier: &Identifier) -> io::Result<()> {
-        let away = disk::move_away(path, &self.layout.quarantines())?;
-        fault::point("git.repository.away");
-        fs::remove_dir_all(away)?;
-        if self.holders(identifier)?.is_empty() {
-            self.packs.remove_empty(identifier)?;
-        }
         Ok(())
     }
 
@@ -326,7 +356,7 @@ impl Inner {
     }
 }
 
-fn borrow_in_archive(path: &Path, identifier: &Identifier) -> io::Result<()> {
+pub(super) fn borrow_in_archive(path: &Path, identifier: &Identifier) -> io::Result<()> {
     borrow(path, &layout::archived_alternates(identifier))
 }
 
@@ -341,7 +371,7 @@ fn borrow(path: &Path, alternates: &str) -> io::Result<()> {
 }
 
 /// Says whether anything is there, a symbolic link too.
-fn is_there(path: PathBuf) -> io::Result<bool> {
+pub(super) fn is_there(path: PathBuf) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(error) if disk::is_absent(&error) => Ok(false),

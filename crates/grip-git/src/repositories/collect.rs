@@ -38,7 +38,8 @@ impl Repositories {
     ) -> io::Result<Option<u64>> {
         let since = since(now, keep);
         let packs = self.inner.packs.older_than(identifier, since)?;
-        if packs.is_empty() {
+        // A copy that has more may take in what rests on what this one removed.
+        if packs.is_empty() || self.is_replicated() {
             return Ok(None);
         }
         let roots = self.roots(identifier, named, since)?;

@@ -17,7 +17,7 @@ use grip_tasks::Permit;
 use grip_types::{Identifier, RepoAddr};
 
 use super::{Inner, Repositories};
-use crate::{disk, layout};
+use crate::{disk, layout, packs};
 
 /// How often a directory is read again because something in it went while it was linked.
 const MAX_LOOKS: usize = 20;
@@ -78,6 +78,7 @@ impl Repositories {
         linking.tree(&inner.layout.root.join(".archive"))?;
         linking.tree(&inner.layout.root.join(".damaged"))?;
         for identifier in inner.packs.identifiers()? {
+            inner.packs.warm(&identifier)?;
             linking.tree(&inner.layout.store(&identifier))?;
         }
         let files = linked.load(Relaxed);
@@ -177,7 +178,9 @@ impl Linking<'_> {
 /// Whether a file is half written, or can be made again from the others.
 fn is_left_out(name: &str) -> bool {
     let is_half = name.ends_with(".new") || name.ends_with(".lock") || name.starts_with("tmp_");
-    is_half || name.starts_with("multi-pack-index") || name.ends_with(".bitmap")
+    // Lists of packs of a cluster are written in place, and a copy that is restored is alone.
+    let is_list = packs::LISTS.contains(&name);
+    is_half || is_list || name.starts_with("multi-pack-index") || name.ends_with(".bitmap")
 }
 
 #[cfg(test)]

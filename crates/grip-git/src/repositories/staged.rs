@@ -12,11 +12,12 @@ use grip_tasks::fault;
 use grip_types::{Identifier, Oid, RefEdit, RefName, RepoAddr};
 
 use crate::{
+    change_log::{LoggedChange, SetRef, StagedPack},
     contributor_quotas::Quota,
     disk,
     memory::Payer,
     objects::{Objects, Reader},
-    packs::{StoreSize, remove_pack},
+    packs::{PACK_FILES, StoreSize, remove_pack},
     receive::{Quarantine, ReceiveError, blocking},
     refs::{self, Ref, RefSnapshot},
     staged_uploads::{self, Records, StagedTotals, StagedUpload, StagingFull},
@@ -56,6 +57,9 @@ impl Quarantine {
         };
         let failed = |source| StageError::Repository(unreachable_repo(repo, source));
         let inner = &self.repositories.inner;
+        // Before the lock is taken: it may take a while. The refs that are set next name it.
+        let stored = inner.options.log.store_pack(pack.files());
+        stored.map_err(failed)?;
         let _turn = inner.lock(&repo.identifier);
         // What the store has rests on nothing that may go, and one upload is enough for a ref.
         let oids: Vec<Oid> = tips.iter().map(|(_, tip)| *tip).collect();
@@ -109,7 +113,7 @@ impl Quarantine {
         let moved = inner.records(repo).write(&upload).and_then(|()| {
             fault::point("git.stage.recorded");
             if repo.is_contributor() {
-                inner.create(repo).map_err(io::Error::other)?;
+                inner.create(repo, None).map_err(io::Error::other)?;
             }
             pack.move_to(&inner.own_packs(repo))
         });
@@ -290,7 +294,7 @@ impl Inner {
         Records::new(&self.layout.root, repo)
     }
 
-    fn own_packs(&self, repo: &RepoAddr) -> PathBuf {
+    pub(super) fn own_packs(&self, repo: &RepoAddr) -> PathBuf {
         self.layout.repository(repo).join("objects/pack")
     }
 
@@ -305,6 +309,9 @@ impl Inner {
     /// Reads what `repo` can read: the shared store, and what is staged there.
     pub(super) fn own_reader(&self, repo: &RepoAddr) -> io::Result<Reader> {
         if self.staged.has(repo) || repo.is_contributor() {
+            if !repo.is_contributor() {
+                self.packs.warm(&repo.identifier)?;
+            }
             let objects = self.layout.repository(repo).join("objects");
             return Ok(Objects::open(objects)?.patient_reader());
         }
@@ -445,6 +452,66 @@ impl Inner {
         }
     }
 
+    /// What the refs that `edits` set rest on, stored for all copies; nothing where there are none. The
+    /// caller holds the lock.
+    pub(super) fn staged_for(
+        &self,
+        repo: &RepoAddr,
+        edits: &[RefEdit],
+    ) -> io::Result<Vec<StagedPack>> {
+        if !self.options.log.is_some() || !touches_nostr(edits) {
+            return Ok(Vec::new());
+        }
+        let mut uploads: Vec<StagedUpload> = Vec::new();
+        for edit in edits {
+            let upload = edit
+                .new
+                .and_then(|tip| self.staged.find(repo, &edit.name, &tip));
+            let is_known = |known: &StagedUpload| {
+                upload
+                    .as_ref()
+                    .is_some_and(|upload| upload.pack == known.pack)
+            };
+            if !uploads.iter().any(is_known) {
+                uploads.extend(upload);
+            }
+        }
+        let packs = self.own_packs(repo);
+        let stored = |upload: StagedUpload| {
+            let files = PACK_FILES.map(|extension| file(&packs, &upload.pack, extension));
+            let files = self.options.log.store_pack(files)?;
+            Ok(StagedPack { upload, files })
+        };
+        uploads.into_iter().map(stored).collect()
+    }
+
+    /// Has a staged upload of another copy; the caller holds the lock, and sets the refs next. What a
+    /// restart leaves without its ref goes, and comes again.
+    pub(super) fn take_over_staged(
+        &self,
+        repo: &RepoAddr,
+        staged: &StagedPack,
+        from: Option<&Path>,
+    ) -> io::Result<()> {
+        let (packs, upload) = (self.own_packs(repo), &staged.upload);
+        self.records(repo).write(upload)?;
+        if let Some(from) = from {
+            for extension in PACK_FILES {
+                let here = file(from, &upload.pack, extension);
+                fs::rename(here, file(&packs, &upload.pack, extension))?;
+            }
+            disk::sync_dir(&packs)?;
+        }
+        self.staged.remove(repo, &upload.pack);
+        self.staged.restore(repo, upload.clone());
+        Ok(())
+    }
+
+    /// Says whether a staged pack of this name is in the repository.
+    pub(super) fn has_staged(&self, repo: &RepoAddr, pack: &str) -> bool {
+        file(&self.own_packs(repo), pack, "idx").exists()
+    }
+
     /// Removes all that is staged in a repository together with the refs that rest on it; the caller
     /// holds the lock.
     pub(super) fn drop_staged(&self, repo: &RepoAddr) -> Result<(), RepoError> {
@@ -457,8 +524,16 @@ impl Inner {
         let kept: Vec<Ref> = before.iter().filter(|r| !is_staged(r)).cloned().collect();
         self.forget(repo);
         let packed_refs = self.layout.repository(repo).join("packed-refs");
-        disk::replace(&packed_refs, &refs::write(&kept))
-            .map_err(|source| unreachable_repo(repo, source))?;
+        let dropped = before.iter().filter(is_staged);
+        let change = || LoggedChange::Refs {
+            repo: repo.clone(),
+            refs: dropped.map(|found| SetRef::none(&found.name)).collect(),
+            head: None,
+            staged: Vec::new(),
+        };
+        let log = &self.options.log;
+        let written = log.before(change, || disk::replace(&packed_refs, &refs::write(&kept)));
+        written.map_err(|source| unreachable_repo(repo, source))?;
         let after = self.load(repo)?;
         self.reclaim(repo, &after);
         self.forget(repo);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use grip_git::RepoError;
+use grip_git::{Archived, RepoError};
 
 use crate::support::*;
 
@@ -120,5 +120,65 @@ fn formats_that_we_cannot_serve_are_left_as_they_are() {
     assert_eq!(
         fs::read(sandbox.path(&sha256).join("config")).unwrap(),
         config
+    );
+}
+
+/// L-9: an archived repository of another server lies where ours would, and comes back as ours does.
+#[tokio::test]
+async fn an_archived_repository_of_another_server_is_archived_here() {
+    let (mut sandbox, work) = (Sandbox::new(), Work::example());
+    let archived = Archived {
+        repo: repo(ALICE, "x"),
+        stamp: 7,
+    };
+    let from = sandbox.root().join(".import/archived");
+    for is_new in [true, false] {
+        let _ = fs::remove_dir_all(&from);
+        foreign(&from, &work);
+        let adopted = sandbox.adopt_archived(&archived, &from);
+        assert_eq!(adopted.unwrap(), is_new);
+    }
+    sandbox.reopen();
+    assert!(!sandbox.exists(&archived.repo));
+    let (listed, unknown) = sandbox.archives().unwrap();
+    assert_eq!((listed, unknown), (vec![archived.clone()], 0));
+    assert!(sandbox.restore(&archived.repo).unwrap());
+    let path = sandbox.path(&archived.repo);
+    assert_eq!(refs_by_git(&path), refs_by_git(work.dir.path()));
+    assert_fsck_is_clean(&path);
+}
+
+#[tokio::test]
+async fn objects_of_another_server_are_packed_without_being_changed() {
+    let (sandbox, work) = (Sandbox::new(), Work::example());
+    let other = tempfile::tempdir().unwrap();
+    // Names that git would part or unquote.
+    let (a, b) = (other.path().join("a:b"), other.path().join("c\"d\\e"));
+    foreign(&a, &work);
+    fs::create_dir_all(b.join("objects/pack")).unwrap();
+    let before = names_in(&a.join("objects"));
+    let from = [&b, &a].map(|path| path.join("objects"));
+    let name = repo(ALICE, "x").identifier;
+    let refs = work.refs();
+    let tip = refs.iter().find(|it| it.0 == "refs/heads/main").unwrap().1;
+    let pack = sandbox.pack_foreign(&name, &from, &[tip]).await.unwrap();
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut pack.open().unwrap(), &mut bytes).unwrap();
+    assert_eq!(names_in(&a.join("objects")), before);
+    let target = repo(BOB, "y");
+    sandbox.create(&target).unwrap();
+    sandbox.promote(&target, &bytes).await;
+    sandbox
+        .set(&target, &[set("refs/heads/main", tip)])
+        .unwrap();
+    assert_fsck_is_clean(&sandbox.path(&target));
+    drop(pack);
+    sandbox.assert_quarantine_is_empty();
+    let unknown = grip_types::Oid::from_hex(&[b'1'; 40]).unwrap();
+    assert!(
+        sandbox
+            .pack_foreign(&name, &from, &[unknown])
+            .await
+            .is_err()
     );
 }

@@ -122,6 +122,59 @@ async fn only_an_empty_repository_is_removed_and_its_unused_store_with_it() {
     assert!(matches!(refused, Err(RepoError::NotEmpty(_))));
 }
 
+#[test]
+fn a_prepared_repository_is_put_in_its_place_or_leaves_nothing() {
+    let mut sandbox = Sandbox::new();
+    let [used, late, unused] = ["used", "late", "unused"].map(|name| repo(ALICE, name));
+    let prepared = sandbox.prepare(&used).unwrap().unwrap();
+    assert!(!sandbox.exists(&used) && !sandbox.root().join(ALICE).exists());
+    sandbox.create_prepared(prepared).unwrap();
+    assert!(sandbox.refs(&used).unwrap().is_empty());
+    assert_fsck_is_clean(&sandbox.path(&used));
+    assert!(sandbox.prepare(&used).unwrap().is_none(), "it is there");
+
+    let prepared = sandbox.prepare(&late).unwrap().unwrap();
+    sandbox.create(&late).unwrap();
+    sandbox.create_prepared(prepared).unwrap();
+    drop(sandbox.prepare(&unused).unwrap());
+    assert!(!sandbox.exists(&unused));
+    // The next one that may block removes what was not needed; here it needs one itself.
+    let prepared = sandbox.prepare(&unused).unwrap().unwrap();
+    assert_eq!(names_in(&sandbox.root().join(".quarantine")).len(), 1);
+    // As a crash would.
+    std::mem::forget(prepared);
+    sandbox.reopen();
+    sandbox.assert_quarantine_is_empty();
+    assert!(sandbox.exists(&used) && sandbox.exists(&late) && !sandbox.exists(&unused));
+}
+
+#[test]
+fn a_repository_that_was_taken_is_gone_at_once_and_its_owner_with_it() {
+    let mut sandbox = Sandbox::new();
+    let [one, two] = ["one", "two"].map(|name| repo(ALICE, name));
+    for repo in [&one, &two] {
+        sandbox.create(repo).unwrap();
+    }
+    let owner = sandbox.root().join(ALICE);
+    let taken = sandbox.take_empty(&one).unwrap().unwrap();
+    assert!(!sandbox.exists(&one) && sandbox.take_empty(&one).unwrap().is_none());
+    // Somebody announces the same again before the files are gone.
+    sandbox.create(&one).unwrap();
+    taken.remove().unwrap();
+    sandbox.assert_quarantine_is_empty();
+    assert!(sandbox.exists(&one) && sandbox.exists(&two));
+
+    let taken = [&one, &two].map(|repo| sandbox.take_empty(repo).unwrap().unwrap());
+    assert!(owner.exists());
+    for taken in taken {
+        taken.remove().unwrap();
+    }
+    assert!(!owner.exists(), "nothing is left of a stranger");
+    fs::create_dir(&owner).unwrap();
+    sandbox.reopen();
+    assert!(!owner.exists());
+}
+
 #[tokio::test]
 async fn what_a_crash_left_is_cleared_at_the_next_start() {
     let (mut sandbox, repo) = Sandbox::published(&Work::example()).await;

@@ -13,6 +13,7 @@ mod receive;
 mod refs;
 mod remote;
 mod repack;
+mod replica;
 mod staged;
 mod stores;
 mod support;

@@ -145,7 +145,7 @@ impl Sandbox {
     }
 }
 
-fn open(dir: &Path, change: impl FnOnce(&mut Options)) -> Repositories {
+pub fn open(dir: &Path, change: impl FnOnce(&mut Options)) -> Repositories {
     let mut options = Options::new(dir.join("git"));
     change(&mut options);
     Repositories::open(options).unwrap()

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use grip_git::{
-    Caps, GitService, Payer, Protocol,
+    Caps, GitService, MoveRecord, NamedTips, Payer, Protocol,
     pktline::{self, Packet},
     upload_request::{self, Request},
 };
-use grip_types::RepoAddr;
+use grip_types::{Oid, RefEdit, RepoAddr};
 
 use crate::support::*;
 
@@ -313,17 +313,9 @@ async fn a_hidden_tip_of_a_contributor_is_not_given_out_by_its_id() {
     let edits = [set(&names[0], kept), set(&names[1], taken)];
     sandbox.set(&repo, &edits).unwrap();
 
-    let tree = work.git(&["rev-parse", "HEAD^{tree}"]);
-    let ids = [taken.to_string(), tree.trim().to_owned()];
-    let wants = |id: &str| {
-        let caps = "side-band-64k ofs-delta";
-        let mut v0 = Vec::new();
-        pktline::put(&mut v0, format!("want {id} {caps}\n").as_bytes());
-        v0.extend_from_slice(pktline::FLUSH);
-        pktline::put(&mut v0, b"done\n");
-        let v2 = v2(&lines(&[&format!("want {id}"), "done"]));
-        [(Protocol::V0, v0), (Protocol::V2, v2)]
-    };
+    let ids = ["HEAD", "HEAD^{tree}", "HEAD:dir/c.txt"].map(|it| work.oid(it).to_string());
+    // A partial clone asks for these, one by one, when they are needed.
+    let lacking = ["HEAD~1", "HEAD~1^{tree}", "HEAD~1:b.txt", "HEAD~2"];
     for (is_hidden, id) in [(false, &ids), (true, &ids), (false, &ids)] {
         if is_hidden {
             sandbox.hide_tip(&repo, &name(&names[1]), 7).unwrap();
@@ -338,9 +330,89 @@ async fn a_hidden_tip_of_a_contributor_is_not_given_out_by_its_id() {
                 assert_eq!(said.concat().contains("not our ref"), is_hidden, "{said:?}");
             }
         }
-        for (protocol, body) in wants(&kept.to_string()) {
-            let (said, pack) = unpack(&fetch(&sandbox, &repo, protocol, body).await);
-            assert!(!pack.is_empty(), "what is shown is served: {said:?}");
+        for id in lacking.map(|it| work.oid(it).to_string()) {
+            for (protocol, body) in wants(&id) {
+                let (said, pack) = unpack(&fetch(&sandbox, &repo, protocol, body).await);
+                assert!(!pack.is_empty(), "what is shown is served: {id}: {said:?}");
+            }
         }
     }
+}
+
+/// A request for one object, by two versions of the protocol.
+fn wants(id: &str) -> [(Protocol, Vec<u8>); 2] {
+    let caps = "side-band-64k ofs-delta";
+    let mut v0 = Vec::new();
+    pktline::put(&mut v0, format!("want {id} {caps}\n").as_bytes());
+    v0.extend_from_slice(pktline::FLUSH);
+    pktline::put(&mut v0, b"done\n");
+    let v2 = v2(&lines(&[&format!("want {id}"), "done"]));
+    [(Protocol::V0, v0), (Protocol::V2, v2)]
+}
+
+/// G01-112: what only events out of service name is given out by no id, by no sibling either; what a shown
+/// ref or a recorded move leads to is, no matter which event named it.
+#[tokio::test]
+async fn what_only_an_event_out_of_service_names_is_given_out_by_no_id() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let main = work.oid("HEAD");
+    let former = work.commit("dir/d.txt", "four\n");
+    work.git(&["checkout", "--quiet", "--detach", "HEAD~1"]);
+    let proposal = work.commit("e.txt", "five\n");
+    sandbox
+        .promote(&repo, &work.pack(&format!("{former}\n{proposal}\n"), &[]))
+        .await;
+    // The former tip of an archived branch.
+    for (at, old, new) in [(7, main, former), (8, former, main)] {
+        let moved = MoveRecord {
+            at,
+            source: "rewrite".into(),
+            keep_since: 0,
+            keep_max: 100,
+        };
+        let edit = RefEdit {
+            name: name("refs/heads/main"),
+            old: Some(old),
+            new: Some(new),
+        };
+        let recorded = sandbox.update_refs_recorded(&repo, &[edit], None, &moved);
+        recorded.unwrap();
+    }
+    let is_given = async |oid: Oid| {
+        let mut given = Vec::new();
+        for (protocol, body) in wants(&oid.to_string()) {
+            let (said, pack) = unpack(&fetch(&sandbox, &repo, protocol, body).await);
+            assert_ne!(said.concat().contains("not our ref"), !pack.is_empty());
+            given.push(!pack.is_empty());
+        }
+        assert_eq!(given[0], given[1], "by both protocols alike");
+        given[0]
+    };
+    let of_proposal = ["HEAD", "HEAD^{tree}", "HEAD:e.txt"].map(|it| work.oid(it));
+    let of_others = [main, former, work.oid("HEAD~1^{tree}"), work.oid("v1")];
+    let withheld = sandbox.withheld_tips();
+    for is_kept_back in [false, true, false] {
+        if is_kept_back {
+            withheld.add(NamedTips {
+                identifier: repo.identifier.clone(),
+                event: [7; 32],
+                tips: vec![proposal, former, main, "ab".repeat(32).parse().unwrap()],
+            });
+        } else {
+            withheld.remove(&[7; 32]);
+        }
+        for oid in of_proposal {
+            assert_eq!(is_given(oid).await, !is_kept_back, "{oid}");
+        }
+        for oid in of_others {
+            assert!(is_given(oid).await, "{oid}");
+        }
+    }
+    // Where it is not known what is out of service, only what is shown is given out.
+    withheld.withhold_unshown();
+    for oid in of_proposal {
+        assert!(!is_given(oid).await, "{oid}");
+    }
+    assert!(is_given(main).await && is_given(former).await);
 }

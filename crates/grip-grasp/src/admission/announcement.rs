@@ -1,6 +1,6 @@
 //! Kind 30617: which repositories live here (G01-2 … G01-6, G01-15a).
 
-use grip_nostr::{Announcement, Event, State};
+use grip_nostr::{Address, Announcement, Event, RepoAddr, State};
 use grip_relay::Members;
 
 use super::{
@@ -164,12 +164,14 @@ impl Case<'_> {
     fn has_data(&self) -> Result<bool, ViewError> {
         let owner = self.announcement.owner();
         let after = self.after(EventStatus::Held);
-        let states = self.view.served_states(&self.announcement.identifier)?;
-        let states = states
-            .into_iter()
-            .filter_map(|event| State::parse(event).ok());
-        let states: Vec<State> = states.collect();
-        let effective = effective_state(&after.set_of(&owner), &states);
+        let set = after.set_of(&owner);
+        let mut states = Vec::new();
+        for member in set.iter() {
+            let addr = RepoAddr::new(*member, self.announcement.identifier.clone());
+            let state = self.view.latest(&Address::of_state(&addr))?;
+            states.extend(state.and_then(|event| State::parse(event).ok()));
+        }
+        let effective = effective_state(&set, &states);
         Ok(effective.is_some_and(|state| !state.refs.is_empty()))
     }
 

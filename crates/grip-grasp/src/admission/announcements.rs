@@ -1,6 +1,10 @@
 //! The announcements of one identifier, served and held, and whom they trust.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use grip_nostr::{
     Announcement, Event, EventId, MaintainerRule, MaintainerSet, PublicKey, RepoAddr,
@@ -9,7 +13,7 @@ use grip_nostr::{
 use grip_purgatory::Family;
 use grip_types::Identifier;
 
-use super::{Cause, Prefix, Reason, View, ViewError};
+use super::{Cause, KnownAnnouncement, Prefix, ReadAnnouncement, Reason, View, ViewError};
 use crate::policy::Policy;
 
 /// Repositories that one refusal speaks of.
@@ -39,15 +43,7 @@ impl Grant {
 pub(crate) struct Announcements {
     identifier: Identifier,
     rule: MaintainerRule,
-    by_author: BTreeMap<PublicKey, Known>,
-}
-
-#[derive(Clone, Debug)]
-struct Known {
-    announcement: Announcement,
-    status: EventStatus,
-    /// It has a repository on this server: it lists it, or is archived.
-    is_hosted: bool,
+    by_author: BTreeMap<PublicKey, KnownAnnouncement>,
 }
 
 /// An owner whose refs a key may move, or is invited to.
@@ -77,41 +73,23 @@ impl Announcements {
             rule: policy.maintainer_rule,
             by_author: BTreeMap::new(),
         };
-        let served = view.served_announcements(identifier)?;
-        let served = served.into_iter().map(|event| (event, EventStatus::Served));
-        let held = view.held_announcements(identifier)?;
-        let held = held.into_iter().map(|held| {
-            if held.hidden {
-                (held.event, EventStatus::Hidden)
-            } else {
-                (held.event, EventStatus::Held)
-            }
-        });
-        for (event, status) in served.chain(held) {
-            // What does not parse was never admitted; what is banned counts no longer.
-            if let Ok(announcement) = Announcement::parse(event)
-                && !policy.bans(&announcement.addr())
-            {
-                all.add(announcement, status, policy);
-            }
+        for known in view.announcements(identifier, policy)? {
+            all.add(known);
         }
         Ok(all)
     }
 
-    fn add(&mut self, announcement: Announcement, status: EventStatus, policy: &Policy) {
-        let known = self.by_author.get(&announcement.owner());
-        if known.is_none_or(|known| supersedes(&announcement.event, &known.announcement.event)) {
-            self.put(announcement, status, policy);
+    fn add(&mut self, known: KnownAnnouncement) {
+        let event = &known.read.announcement.event;
+        let before = self.of(&event.pubkey);
+        if before.is_none_or(|(before, _)| supersedes(event, &before.event)) {
+            self.put(known);
         }
     }
 
-    fn put(&mut self, announcement: Announcement, status: EventStatus, policy: &Policy) {
-        let known = Known {
-            is_hosted: policy.hosts(&announcement),
-            status,
-            announcement,
-        };
-        self.by_author.insert(known.announcement.owner(), known);
+    fn put(&mut self, known: KnownAnnouncement) {
+        let author = known.read.announcement.owner();
+        self.by_author.insert(author, known);
     }
 
     /// The same announcements once `announcement` has taken the place of its author's last one.
@@ -121,8 +99,9 @@ impl Announcements {
         status: EventStatus,
         policy: &Policy,
     ) -> Self {
+        let read = Arc::new(ReadAnnouncement::new(announcement.clone(), policy));
         let mut all = self.clone();
-        all.put(announcement.clone(), status, policy);
+        all.put(KnownAnnouncement { read, status });
         all
     }
 
@@ -135,12 +114,13 @@ impl Announcements {
 
     pub(crate) fn of(&self, owner: &PublicKey) -> Option<(&Announcement, EventStatus)> {
         let known = self.by_author.get(owner)?;
-        Some((&known.announcement, known.status))
+        Some((&known.read.announcement, known.status))
     }
 
     /// Says whether the announcement of `owner` has a repository on this server.
     pub(crate) fn is_hosted(&self, owner: &PublicKey) -> bool {
-        self.by_author.get(owner).is_some_and(|it| it.is_hosted)
+        let known = self.by_author.get(owner);
+        known.is_some_and(|it| it.read.is_hosted)
     }
 
     /// Says whether no repository of this identifier is announced on this server.
@@ -150,8 +130,8 @@ impl Announcements {
 
     /// The owners with a place on this server, with or without a repository at the moment.
     fn owners(&self) -> impl Iterator<Item = (PublicKey, EventStatus)> {
-        let hosted = self.by_author.values().filter(|known| known.is_hosted);
-        hosted.map(|known| (known.announcement.owner(), known.status))
+        let hosted = self.by_author.iter().filter(|(_, it)| it.read.is_hosted);
+        hosted.map(|(owner, known)| (*owner, known.status))
     }
 
     /// The repositories that are reachable here.
@@ -166,15 +146,30 @@ impl Announcements {
         authors.map(|author| RepoAddr::new(*author, self.identifier.clone()))
     }
 
+    /// The owners here whose maintainers depend on what `author` announces, the author among them. Of
+    /// all who use the same name these are the ones that an announcement of his can concern.
+    pub(crate) fn depending_on(&self, author: &PublicKey) -> BTreeSet<PublicKey> {
+        let depends = |owner: &PublicKey| {
+            let is_asked_for = Cell::new(false);
+            maintainer_set(self.rule, owner, |key| {
+                is_asked_for.set(is_asked_for.get() || key == author);
+                Some(self.of(key)?.0)
+            });
+            is_asked_for.get()
+        };
+        let mut owners: BTreeSet<PublicKey> = self.hosted().map(|addr| addr.owner).collect();
+        owners.retain(depends);
+        owners.insert(*author);
+        owners
+    }
+
     /// The keys whose states move `owner`'s refs.
     pub(crate) fn set_of(&self, owner: &PublicKey) -> MaintainerSet {
         self.set_by(self.rule, owner)
     }
 
     fn set_by(&self, rule: MaintainerRule, owner: &PublicKey) -> MaintainerSet {
-        maintainer_set(rule, owner, |author| {
-            Some(&self.by_author.get(author)?.announcement)
-        })
+        maintainer_set(rule, owner, |author| Some(self.of(author)?.0))
     }
 
     /// Says whether `key` is in `owner`'s set by the legacy rule alone (G01-78).
@@ -286,7 +281,19 @@ impl Announcements {
 
     /// The keys whose states are held: who may move an owner's refs, and who is invited to (G01-80).
     pub(crate) fn awaited(&self) -> BTreeSet<PublicKey> {
-        let sets = self.owners().map(|(owner, _)| self.set_of(&owner));
+        self.awaited_of(&self.owners().map(|(owner, _)| owner).collect())
+    }
+
+    /// Everybody who may move the refs of one of these owners.
+    pub(crate) fn members_of(&self, owners: &BTreeSet<PublicKey>) -> BTreeSet<PublicKey> {
+        let sets = owners.iter().map(|owner| self.set_of(owner));
+        sets.flat_map(|set| set.iter().copied().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// The same as [`Self::awaited`] of these owners alone.
+    pub(crate) fn awaited_of(&self, owners: &BTreeSet<PublicKey>) -> BTreeSet<PublicKey> {
+        let sets = owners.iter().map(|owner| self.set_of(owner));
         sets.flat_map(|set| set.iter().chain(set.invited()).copied().collect::<Vec<_>>())
             .collect()
     }

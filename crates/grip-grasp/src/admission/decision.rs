@@ -181,6 +181,8 @@ pub(crate) enum Cause {
     Unrelated,
     /// A kind that has no place here.
     Kind,
+    /// The repository has as many of these as it may have.
+    Full,
 }
 
 impl Cause {
@@ -201,6 +203,7 @@ impl Cause {
             Self::NoGitData => "no_git_data",
             Self::Unrelated => "unrelated",
             Self::Kind => "kind",
+            Self::Full => "full",
         }
     }
 }

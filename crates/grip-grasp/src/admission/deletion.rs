@@ -158,10 +158,10 @@ impl Plan {
         {
             self.add(served, EventStatus::Served);
         }
-        for held in view.held_announcements(&repository.identifier)? {
-            if deletion.covers(&held.event) {
-                self.add(held.event, EventStatus::Held);
-            }
+        if let Some(held) = view.held_announcement(&repository)?
+            && deletion.covers(&held)
+        {
+            self.add(held, EventStatus::Held);
         }
         let request = &deletion.event;
         let departure = view.departure(&repository)?;

@@ -13,8 +13,8 @@ use grip_types::{Identifier, Oid, Origin, Service};
 use nostr::prelude::{EventBuilder, FinalizeEvent, Keys, Tag};
 
 use super::{
-    Arrival, Cause, Decision, Effect, Found, HeldAnnouncement, HeldState, Outcome, View, ViewError,
-    admit,
+    Arrival, Cause, Decision, Effect, EventStatus, Found, HeldState, KnownAnnouncement, Outcome,
+    ReadAnnouncement, RequestRefs, View, ViewError, admit,
 };
 use crate::{departures::Departure, policy::Policy};
 
@@ -33,6 +33,8 @@ pub(crate) struct FakeView {
     pub(crate) placeholders: Vec<(EventId, RepoAddr)>,
     pub(crate) staged: Vec<(RepoAddr, EventId, Oid)>,
     pub(crate) departures: BTreeMap<RepoAddr, Departure>,
+    /// Refs of pull requests in every repository, by author.
+    pub(crate) request_refs: BTreeMap<PublicKey, usize>,
     /// Looks by key so far.
     pub(crate) looks: Cell<usize>,
     /// Events read so far.
@@ -60,6 +62,7 @@ impl FakeView {
             placeholders: Vec::new(),
             staged: Vec::new(),
             departures: BTreeMap::new(),
+            request_refs: BTreeMap::new(),
             looks: Cell::new(0),
             reads: Cell::new(0),
         }
@@ -238,22 +241,32 @@ impl View for FakeView {
             .next())
     }
 
-    fn served_announcements(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
-        let events = of_kind(&self.served, kinds::ANNOUNCEMENT, identifier);
-        Ok(events.map(|event| self.read(&event)).collect())
-    }
-
-    fn held_announcements(
+    fn announcements(
         &self,
         identifier: &Identifier,
-    ) -> Result<Vec<HeldAnnouncement>, ViewError> {
-        let held = of_kind(&self.held, kinds::ANNOUNCEMENT, identifier);
-        Ok(held
-            .map(|event| HeldAnnouncement {
-                hidden: self.hidden.contains(&event.id),
-                event: self.read(&event),
-            })
-            .collect())
+        policy: &Policy,
+    ) -> Result<Vec<KnownAnnouncement>, ViewError> {
+        let served = of_kind(&self.served, kinds::ANNOUNCEMENT, identifier);
+        let served = served.map(|event| (event, EventStatus::Served));
+        let held = of_kind(&self.held, kinds::ANNOUNCEMENT, identifier).map(|event| {
+            let status = if self.hidden.contains(&event.id) {
+                EventStatus::Hidden
+            } else {
+                EventStatus::Held
+            };
+            (event, status)
+        });
+        let known = served.chain(held).filter_map(|(event, status)| {
+            let read = ReadAnnouncement::read(self.read(&event), policy)?;
+            Some(KnownAnnouncement { read, status })
+        });
+        Ok(known.collect())
+    }
+
+    fn held_announcement(&self, addr: &RepoAddr) -> Result<Option<Event>, ViewError> {
+        let mut held = of_kind(&self.held, kinds::ANNOUNCEMENT, &addr.identifier);
+        let found = held.find(|event| event.pubkey == addr.owner);
+        Ok(found.map(|event| self.read(&event)))
     }
 
     fn served_states(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError> {
@@ -296,6 +309,17 @@ impl View for FakeView {
     fn is_staged(&self, repository: &RepoAddr, id: &EventId, tip: &Oid) -> Result<bool, ViewError> {
         let upload = (repository.clone(), *id, *tip);
         Ok(self.staged.contains(&upload))
+    }
+
+    fn request_refs(
+        &self,
+        _: &RepoAddr,
+        author: &PublicKey,
+        _: usize,
+    ) -> Result<RequestRefs, ViewError> {
+        let of_author = self.request_refs.get(author).copied().unwrap_or_default();
+        let all = self.request_refs.values().sum();
+        Ok(RequestRefs { all, of_author })
     }
 
     fn placeholders(&self, id: &EventId) -> Result<Vec<RepoAddr>, ViewError> {

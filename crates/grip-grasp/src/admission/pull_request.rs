@@ -13,7 +13,7 @@ use super::{
     decision::Trail,
     related::{is_address_held, no_git_data},
 };
-use crate::policy::Policy;
+use crate::policy::{Policy, PullRequestRefs};
 
 /// Repositories that one pull request may be meant for: a project, under the name of each of its
 /// maintainers.
@@ -65,6 +65,9 @@ pub(super) fn judge(
     let repositories = relevant(&targets, &known);
     if repositories.is_empty() && contributed.is_empty() {
         return Ok(trail.refuse("G01-49", unrelated()));
+    }
+    if let Some(reason) = lacks_room(&event.pubkey, &repositories, &known, view, policy)? {
+        return Ok(trail.refuse("G01-49", reason));
     }
     let mut families = families(&event.pubkey, &targets, &known);
     families.extend(contributed.iter().map(|repository| Family {
@@ -306,6 +309,42 @@ fn families(
             .is_some_and(|known| known.set_of(&target.owner).contains(author)),
     };
     targets.iter().map(family).collect()
+}
+
+/// Why no further pull request of `author` fits into one of `repositories`, if so. Maintainers always
+/// find room.
+fn lacks_room(
+    author: &PublicKey,
+    repositories: &[RepoAddr],
+    announcements: &BTreeMap<Identifier, Announcements>,
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<Option<Reason>, ViewError> {
+    let PullRequestRefs {
+        per_author,
+        per_repository,
+    } = policy.pull_request_refs;
+    for repository in repositories {
+        let known = announcements.get(&repository.identifier);
+        if known.is_some_and(|known| known.set_of(&repository.owner).contains(author)) {
+            continue;
+        }
+        let refs = view.request_refs(repository, author, per_author)?;
+        let text = if refs.of_author >= per_author {
+            format!(
+                "{per_author} pull requests and updates of this author are in {repository}; \
+                 delete those that are done (kind 5)"
+            )
+        } else if refs.all >= per_repository {
+            format!(
+                "{per_repository} pull requests are in {repository}; only its maintainers can add more"
+            )
+        } else {
+            continue;
+        };
+        return Ok(Some(Reason::new(Prefix::Blocked, Cause::Full, text)));
+    }
+    Ok(None)
 }
 
 pub(super) fn identifiers(repositories: &[RepoAddr]) -> Vec<&Identifier> {

@@ -5,7 +5,8 @@ use std::error::Error;
 use grip_nostr::{Address, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp};
 use grip_types::{Identifier, Oid};
 
-use crate::departures::Departure;
+use super::KnownAnnouncement;
+use crate::{departures::Departure, policy::Policy};
 
 /// What is held and served at one moment. Implemented by the holder of the identifier's turn, or
 /// the writer's transaction for the kinds that need no git data.
@@ -37,13 +38,16 @@ pub(crate) trait View {
     /// The request to delete or to vanish that covers this event.
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, ViewError>;
 
-    /// The newest served announcement of each author.
-    fn served_announcements(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError>;
-
-    fn held_announcements(
+    /// The newest announcement of each author that is served, and those that are held, hidden or not;
+    /// without those that count nowhere by `policy`.
+    fn announcements(
         &self,
         identifier: &Identifier,
-    ) -> Result<Vec<HeldAnnouncement>, ViewError>;
+        policy: &Policy,
+    ) -> Result<Vec<KnownAnnouncement>, ViewError>;
+
+    /// The held announcement of a repository, hidden or not.
+    fn held_announcement(&self, addr: &RepoAddr) -> Result<Option<Event>, ViewError>;
 
     /// The newest served state of each author.
     fn served_states(&self, identifier: &Identifier) -> Result<Vec<Event>, ViewError>;
@@ -77,19 +81,20 @@ pub(crate) trait View {
     /// nowhere else until the event is served.
     fn is_staged(&self, repository: &RepoAddr, id: &EventId, tip: &Oid) -> Result<bool, ViewError>;
 
+    /// How many `refs/nostr/*` a repository has, and how many of them are of pull requests by `author`;
+    /// these are not counted where there are fewer than `least` in all.
+    fn request_refs(
+        &self,
+        repository: &RepoAddr,
+        author: &PublicKey,
+        least: usize,
+    ) -> Result<RequestRefs, ViewError>;
+
     /// The announcement by which an owner left, which is served nowhere.
     fn departure(&self, addr: &RepoAddr) -> Result<Option<Departure>, ViewError>;
 
     /// What is stored for an identifier under each of `oids`, in their order.
     fn objects(&self, identifier: &Identifier, oids: &[Oid]) -> Result<Vec<Found>, ViewError>;
-}
-
-/// An announcement that waits for its first git data.
-#[derive(Clone, Debug)]
-pub(crate) struct HeldAnnouncement {
-    pub(crate) event: Event,
-    /// Its time ran out: the repository is gone, and a state would bring it back (G01-20).
-    pub(crate) hidden: bool,
 }
 
 /// What admission reads of a held state: never its refs, which may be thousands.
@@ -98,6 +103,13 @@ pub(crate) struct HeldState {
     pub(crate) id: EventId,
     pub(crate) author: PublicKey,
     pub(crate) created_at: Timestamp,
+}
+
+/// Refs of pull requests in one repository.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestRefs {
+    pub(crate) all: usize,
+    pub(crate) of_author: usize,
 }
 
 /// What an object id stands for here.

@@ -7,7 +7,7 @@ use grip_nostr::{EventId, PullRequest, RepoAddr};
 use grip_types::{ErrorChain, Identifier, Oid, RefName};
 use parking_lot::Mutex;
 
-use super::{Disagreement, Expected, Fault, expected::ExpectedRepository};
+use super::{Disagreement, Expected, Fault, Scope, expected::ExpectedRepository};
 use crate::{
     Grasp, LookError, Policy,
     admission::{View as _, ViewError, contributor_repositories},
@@ -50,28 +50,32 @@ impl Core {
     }
 
     /// Says in which points relay and git do not agree. The caller has the turn. Blocks.
-    pub(crate) fn compare(&self, identifier: &Identifier) -> Result<Vec<Disagreement>, GraspError> {
+    pub(crate) fn compare(
+        &self,
+        identifier: &Identifier,
+        scope: Scope,
+    ) -> Result<Vec<Disagreement>, GraspError> {
         let policy = self.policy.load();
         let events = self.store.read().map_err(ViewError::new)?;
         let view = NodeView::new(self, &events);
-        let mut expected = Expected::load(identifier, &view, &policy)?;
+        let mut expected = Expected::load(identifier, scope, &view, &policy)?;
         let mut findings = Findings {
             identifier,
             list: Vec::new(),
         };
-        let packs = self.repositories.damaged_packs(identifier);
-        let packs = packs.map_err(|error| GraspError::Stores(Box::new(error)))?;
-        if let Some(pack) = packs.first() {
-            let reason = format!("{}: {}", pack.name, pack.reason);
-            for addr in expected.repositories.keys() {
-                let reason = reason.clone();
-                findings.add(addr, Fault::Damaged { reason });
+        let unusable = match self.repositories.damaged_packs(identifier) {
+            Ok(packs) => {
+                let first = packs.first();
+                first.map(|pack| format!("{}: {}", pack.name, pack.reason))
             }
-            return Ok(findings.list);
-        }
-        if let Err(error) = self.expect_tips(&mut expected, identifier, &events, &view, &policy) {
+            Err(error) => Some(ErrorChain(&error).to_string()),
+        };
+        let unusable = unusable.or_else(|| {
+            let added = self.expect_tips(&mut expected, identifier, &events, &view, &policy);
+            added.err().map(|error| ErrorChain(&error).to_string())
+        });
+        if let Some(reason) = unusable {
             // Without its objects nothing can be said about the refs.
-            let reason = ErrorChain(&error).to_string();
             for addr in expected.repositories.keys() {
                 let reason = reason.clone();
                 findings.add(addr, Fault::Damaged { reason });
@@ -81,15 +85,18 @@ impl Core {
         for owner in self.hosted.owners(identifier).into_keys() {
             let addr = RepoAddr::new(owner, identifier.clone());
             let is_leaving = self.withdrawals.until(&addr).is_some();
-            if !expected.repositories.contains_key(&addr) && !is_leaving {
+            let is_expected = expected.repositories.contains_key(&addr);
+            if expected.is_about(&owner) && !is_expected && !is_leaving {
                 findings.add(&addr, Fault::Unannounced);
             }
         }
         for (addr, repository) in &expected.repositories {
             self.compare_repository(addr, repository, &view, &mut findings)?;
         }
-        for addr in self.repositories.contributors(identifier) {
-            self.compare_contributor(&addr, &policy, &view, &mut findings)?;
+        if scope == Scope::All {
+            for addr in self.repositories.contributors(identifier) {
+                self.compare_contributor(&addr, &policy, &view, &mut findings)?;
+            }
         }
         self.compare_waiting(&expected, &mut findings);
         Ok(findings.list)
@@ -226,6 +233,10 @@ impl Core {
         view: &NodeView<'_>,
         findings: &mut Findings<'_>,
     ) -> Result<(), GraspError> {
+        for (event, tip) in &expected.lost_tips {
+            let (event, oid) = (*event, *tip);
+            findings.add(addr, Fault::LostTip { event, oid });
+        }
         for (event, tip) in &expected.tips {
             let name = RefName::for_nostr_event(event.as_bytes());
             let is = current.refs.get(&name).copied();
@@ -306,26 +317,43 @@ impl Core {
         self.look_at_suspects().await;
         let mut disagreements = 0;
         for identifier in self.auditor.next(&self.identifiers(), PER_ROUND) {
-            self.prune_ref_moves(&identifier).await?;
-            let found = self.audit(&identifier).await?;
-            for disagreement in &found {
-                tracing::error!(%disagreement, "relay and git do not agree");
+            match self.audit_and_settle(&identifier).await {
+                Ok(found) => disagreements += found,
+                Err(GraspError::Stopped) => return Err(GraspError::Stopped),
+                // One that cannot be looked at, for the many who wait for their turn there for example,
+                // keeps no other from it.
+                Err(error) => error.log("failed to compare relay and git about one identifier"),
             }
-            if !found.is_empty() {
-                self.settle_in_turn(&identifier).await;
-            }
-            disagreements += found.len();
         }
         Ok(disagreements)
     }
 
-    async fn audit(
+    async fn audit_and_settle(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+    ) -> Result<usize, GraspError> {
+        self.prune_ref_moves(identifier).await?;
+        if self.repositories.is_cold(identifier) {
+            // To look at it would fetch it from the object store, and evict what people use.
+            return Ok(0);
+        }
+        let found = self.audit(identifier).await?;
+        for disagreement in &found {
+            tracing::error!(%disagreement, "relay and git do not agree");
+        }
+        if !found.is_empty() {
+            self.settle_in_turn(identifier).await;
+        }
+        Ok(found.len())
+    }
+
+    pub(super) async fn audit(
         self: &Arc<Self>,
         identifier: &Identifier,
     ) -> Result<Vec<Disagreement>, GraspError> {
         let _turns = self.turns(vec![identifier.clone()]).await?;
         let identifier = identifier.clone();
-        let compare = move |core: &Self| core.compare(&identifier);
+        let compare = move |core: &Self| core.compare(&identifier, Scope::All);
         self.blocking("grasp.audit", compare).await?
     }
 }

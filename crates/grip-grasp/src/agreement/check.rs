@@ -3,7 +3,7 @@
 use std::{ops::Bound, sync::Arc, time::Duration};
 
 use grip_nostr::RepoAddr;
-use grip_types::Identifier;
+use grip_types::{ErrorChain, Identifier};
 use tokio::time::Instant;
 
 use super::{Disagreement, Fault};
@@ -59,8 +59,17 @@ impl Grasp {
         let mut rest = all.range((from, Bound::Unbounded)).peekable();
         while let Some(identifier) = rest.next() {
             checked.identifiers += 1;
-            self.core.read_again(identifier).await?;
-            let mut found = self.audit(identifier).await?;
+            let mut found = match self.core.look_at(identifier).await {
+                Err(error) if !matches!(error, GraspError::Stopped) => {
+                    let reason = ErrorChain(&error).to_string();
+                    vec![Disagreement {
+                        identifier: identifier.clone(),
+                        repository: None,
+                        fault: Fault::Unread { reason },
+                    }]
+                }
+                looked => looked?,
+            };
             if options.full {
                 found.extend(self.core.fsck_all(identifier).await?);
             }
@@ -81,7 +90,10 @@ impl Grasp {
                 return Ok(checked);
             }
         }
-        let stray = self.core.blocking("grasp.audit", Core::stray_repositories);
+        if options.repair {
+            self.core.remove_unused_stores().await?;
+        }
+        let stray = self.core.blocking("grasp.audit", Core::stray);
         let stray = stray.await??;
         if options.repair {
             checked.left.extend(stray.iter().cloned());
@@ -92,6 +104,14 @@ impl Grasp {
 }
 
 impl Core {
+    async fn look_at(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+    ) -> Result<Vec<Disagreement>, GraspError> {
+        self.read_again(identifier).await?;
+        self.audit(identifier).await
+    }
+
     /// Lets nothing that is remembered of the repositories of an identifier hide what is on disk.
     async fn read_again(self: &Arc<Self>, identifier: &Identifier) -> Result<(), GraspError> {
         let _turns = self.turns(vec![identifier.clone()]).await?;
@@ -146,6 +166,21 @@ impl Core {
         let identifier = identifier.clone();
         let aside = move |core: &Self| core.repositories.set_aside(&identifier, &packs);
         self.blocking("git.refs", aside).await?.map_err(failed)
+    }
+
+    /// What is on disk and belongs to nobody. Blocks.
+    fn stray(&self) -> Result<Vec<Disagreement>, GraspError> {
+        let mut found = self.stray_repositories()?;
+        let stores = self.stray_stores();
+        let stores = stores.map_err(|error| GraspError::Stores(Box::new(error)))?;
+        found.extend(stores.into_iter().map(|store| Disagreement {
+            identifier: store.identifier,
+            repository: None,
+            fault: Fault::StrayStore {
+                directory: format!(".objects/{}", store.directory),
+            },
+        }));
+        Ok(found)
     }
 
     /// The repositories on disk that are not hosted. Blocks.

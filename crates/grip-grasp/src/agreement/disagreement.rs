@@ -40,6 +40,10 @@ pub enum Fault {
     OrphanRef { event: EventId },
     /// A served event names an object that is not here.
     MissingObject { event: EventId, oid: Oid },
+    /// A pull request is served, and its tip is nowhere here any more.
+    LostTip { event: EventId, oid: Oid },
+    /// Objects are on disk that belong to no repository.
+    StrayStore { directory: String },
     /// An event waits although nobody could ever show it.
     HeldForNothing { event: EventId },
     /// Events wait, and their data is not looked for.
@@ -63,6 +67,8 @@ impl Fault {
             Self::Head { .. } => "head",
             Self::OrphanRef { .. } => "orphan_ref",
             Self::MissingObject { .. } => "missing_object",
+            Self::LostTip { .. } => "lost_tip",
+            Self::StrayStore { .. } => "stray_store",
             Self::HeldForNothing { .. } => "held_for_nothing",
             Self::NotLookedFor => "not_looked_for",
             Self::Damaged { .. } => "damaged",
@@ -97,6 +103,13 @@ impl fmt::Display for Fault {
                     f,
                     "event {event} is served, and {oid} that it names is not here"
                 )
+            }
+            Self::LostTip { event, oid } => write!(
+                f,
+                "pull request {event} is served, and its tip {oid} is not here any more"
+            ),
+            Self::StrayStore { directory } => {
+                write!(f, "{directory} is on disk, and no repository uses it")
             }
             Self::HeldForNothing { event } => {
                 write!(f, "event {event} waits, and nobody here could show it")

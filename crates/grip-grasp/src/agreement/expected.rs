@@ -10,12 +10,33 @@ use crate::{
     admission::{Announcements, EventStatus, View, ViewError, effective_state},
     policy::Policy,
     push_rules::{Alignment, Candidates, Refs, settlement},
-    release::served_states,
+    release::{served_states, served_states_of},
 };
+
+/// The repositories of an identifier that are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    All,
+    /// Those whose maintainers depend on what this key announces: what others have stored under the
+    /// same name costs nothing.
+    DependingOn(PublicKey),
+}
+
+impl Scope {
+    /// The owners that are looked at, if not all are.
+    pub(crate) fn owners(self, announcements: &Announcements) -> Option<BTreeSet<PublicKey>> {
+        match self {
+            Self::All => None,
+            Self::DependingOn(author) => Some(announcements.depending_on(&author)),
+        }
+    }
+}
 
 /// What the repositories of one identifier have to look like.
 pub(crate) struct Expected {
     pub(crate) announcements: Announcements,
+    /// The owners that are looked at, if not all are.
+    owners: Option<BTreeSet<PublicKey>>,
     pub(crate) repositories: BTreeMap<RepoAddr, ExpectedRepository>,
 }
 
@@ -27,6 +48,8 @@ pub(crate) struct ExpectedRepository {
     pub(crate) proof: Proof,
     /// `refs/nostr/*` of served pull requests whose tips are here.
     pub(crate) tips: BTreeMap<EventId, Oid>,
+    /// Tips of served pull requests that are nowhere here any more.
+    pub(crate) lost_tips: BTreeMap<EventId, Oid>,
 }
 
 /// What speaks for the branches and tags of a repository.
@@ -45,18 +68,36 @@ impl Expected {
     /// Reads what is served and held. The tips of pull requests are added by the caller.
     pub(crate) fn load(
         identifier: &Identifier,
+        scope: Scope,
         view: &dyn View,
         policy: &Policy,
     ) -> Result<Self, ViewError> {
         let announcements = Announcements::load(identifier, view, policy)?;
-        let served = served_states(identifier, view)?;
+        let owners = scope.owners(&announcements);
+        // Of the many states that strangers may hold under the same name none is read.
+        let (members, served) = match &owners {
+            None => (
+                announcements.maintainers(|_| true),
+                served_states(identifier, view)?,
+            ),
+            Some(owners) => {
+                let members = announcements.members_of(owners);
+                let served = served_states_of(identifier, &members, view)?;
+                (members, served)
+            }
+        };
         let mut held = Vec::new();
         for entry in view.held_states(identifier)? {
-            let event = view.held_event(&entry.id)?;
-            held.extend(event.and_then(|event| State::parse(event).ok()));
+            if members.contains(&entry.author) {
+                let event = view.held_event(&entry.id)?;
+                held.extend(event.and_then(|event| State::parse(event).ok()));
+            }
         }
         let mut repositories = BTreeMap::new();
         for addr in announcements.hosted() {
+            if owners.as_ref().is_some_and(|it| !it.contains(&addr.owner)) {
+                continue;
+            }
             let set = announcements.set_of(&addr.owner);
             let Some((announcement, status)) = announcements.of(&addr.owner) else {
                 continue;
@@ -66,7 +107,11 @@ impl Expected {
             } else {
                 let effective = effective_state(&set, &served);
                 let first = effective.map(|state| state.event.id);
-                let candidates = Candidates::new(&set, served.clone(), held.clone());
+                let of_set = |states: &[State]| {
+                    let counting = states.iter().filter(|it| set.contains(&it.event.pubkey));
+                    counting.cloned().collect()
+                };
+                let candidates = Candidates::new(&set, of_set(&served), of_set(&held));
                 let held = candidates.iter().filter(|it| Some(it.event.id) != first);
                 Proof::States {
                     held: held.cloned().collect(),
@@ -81,13 +126,35 @@ impl Expected {
                 event: announcement.event.clone(),
                 proof,
                 tips: BTreeMap::new(),
+                lost_tips: BTreeMap::new(),
             };
             repositories.insert(addr, expected);
         }
         Ok(Self {
             announcements,
+            owners,
             repositories,
         })
+    }
+
+    /// Says whether the repository of `owner` is looked at.
+    pub(super) fn is_about(&self, owner: &PublicKey) -> bool {
+        self.owners
+            .as_ref()
+            .is_none_or(|owners| owners.contains(owner))
+    }
+
+    /// The repositories that a pull request may be meant for and be shown in one of these.
+    pub(super) fn targets(&self) -> BTreeSet<RepoAddr> {
+        if self.owners.is_none() {
+            return self.announcements.authors().collect();
+        }
+        let families = self.repositories.keys().flat_map(|addr| {
+            let set = self.announcements.set_of(&addr.owner);
+            let of_member = |member: &PublicKey| RepoAddr::new(*member, addr.identifier.clone());
+            set.iter().map(of_member).collect::<Vec<_>>()
+        });
+        families.collect()
     }
 
     /// The keys whose states somebody here can show, or will once they accept.

@@ -1,8 +1,11 @@
 //! The tips of served pull requests: which repositories have to show them.
 
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+};
 
-use grip_nostr::{Address, Event, EventId, Filter, PullRequest, kinds};
+use grip_nostr::{Address, Event, EventId, Filter, PullRequest, RepoAddr, kinds};
 use grip_store::{Limits, ReadView};
 use grip_types::{Identifier, RefName};
 
@@ -37,26 +40,52 @@ impl Core {
         let oids: Vec<_> = requests.iter().map(|(request, _)| request.tip).collect();
         let found = view.objects(identifier, &oids)?;
         for ((request, targets), found) in requests.iter().zip(found) {
-            let is_contributed = || {
-                let mut sources = contributor_repositories(request, policy).into_iter();
-                let name = RefName::for_nostr_event(request.event.id.as_bytes());
-                sources.any(|addr| self.repositories.is_staged(&addr, &name, &request.tip))
-            };
             let is_here = match found {
                 Found::Commit => true,
-                Found::Missing => is_contributed(),
-                Found::Other => false,
+                Found::Missing => self.is_contributed(request, policy),
+                Found::Other => continue,
             };
-            if !is_here {
+            // One that names several repositories may have been served for another.
+            if !is_here && self.is_beside(identifier, request, targets, view)? {
                 continue;
             }
             for (addr, repository) in &mut expected.repositories {
                 if is_relevant(addr, targets, &expected.announcements) {
-                    repository.tips.insert(request.event.id, request.tip);
+                    let tips = if is_here {
+                        &mut repository.tips
+                    } else {
+                        &mut repository.lost_tips
+                    };
+                    tips.insert(request.event.id, request.tip);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Says whether the tip of a pull request is in a contributor repository here.
+    fn is_contributed(&self, request: &PullRequest, policy: &Policy) -> bool {
+        let mut sources = contributor_repositories(request, policy).into_iter();
+        let name = RefName::for_nostr_event(request.event.id.as_bytes());
+        sources.any(|addr| self.repositories.is_staged(&addr, &name, &request.tip))
+    }
+
+    /// Says whether the tip of a pull request is among the objects of another repository that it is for.
+    fn is_beside(
+        &self,
+        identifier: &Identifier,
+        request: &PullRequest,
+        targets: &[RepoAddr],
+        view: &dyn View,
+    ) -> Result<bool, ViewError> {
+        let names = targets.iter().map(|target| &target.identifier);
+        let others: BTreeSet<&Identifier> = names.filter(|it| *it != identifier).collect();
+        for other in others {
+            if view.objects(other, &[request.tip])?[0] == Found::Commit {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -65,8 +94,8 @@ fn served_requests(
     expected: &Expected,
     events: &ReadView<'_>,
 ) -> Result<Vec<PullRequest>, GraspError> {
-    let owners = expected.announcements.authors();
-    let addresses = owners.map(|addr| Address::of_announcement(&addr).to_string());
+    let targets = expected.targets().into_iter();
+    let addresses = targets.map(|addr| Address::of_announcement(&addr).to_string());
     let mut addresses: Vec<String> = addresses.collect();
     addresses.sort();
     let kinds = [kinds::PULL_REQUEST, kinds::PULL_REQUEST_UPDATE];

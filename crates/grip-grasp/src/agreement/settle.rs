@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use grip_git::RepoError;
-use grip_nostr::{Announcement, Event, EventId, RepoAddr};
+use grip_nostr::{Announcement, Event, EventId, PublicKey, RepoAddr};
 use grip_tasks::fault;
 use grip_types::{Identifier, Origin, RefEdit, RefName};
 
-use super::{Disagreement, Expected, Fault};
+use super::{Disagreement, Expected, Fault, Scope};
 use crate::{
     Grasp, RepositoryStatus,
     error::GraspError,
@@ -44,8 +44,18 @@ impl Core {
     /// Makes relay and git agree about one identifier; the caller has its turn. What cannot be
     /// done now is done by a later sweep, or by the start, which settles every identifier.
     pub(crate) async fn settle(self: &Arc<Self>, identifier: &Identifier) {
-        match self.try_settle(identifier).await {
-            Ok(true) => self.unsettled.remove(identifier),
+        self.settle_in(identifier, Scope::All).await;
+    }
+
+    /// The same for the repositories that an announcement of `author` can concern.
+    pub(crate) async fn settle_after(self: &Arc<Self>, identifier: &Identifier, author: PublicKey) {
+        self.settle_in(identifier, Scope::DependingOn(author)).await;
+    }
+
+    async fn settle_in(self: &Arc<Self>, identifier: &Identifier, scope: Scope) {
+        match self.try_settle(identifier, scope).await {
+            Ok(true) if scope == Scope::All => self.unsettled.remove(identifier),
+            Ok(true) => {}
             Ok(false) => self.unsettled.add(identifier),
             Err(error) => {
                 self.unsettled.add(identifier);
@@ -55,29 +65,42 @@ impl Core {
     }
 
     /// Has repositories that are served from now on show the pull requests that are served already, or
-    /// were pushed for them by contributors, and refs follow no event that the store did not take; the
+    /// were pushed for them by contributors, and refs follow no state that is not served after all; the
     /// caller has the turn.
     pub(crate) async fn settle_released(
         self: &Arc<Self>,
         identifier: &Identifier,
         released: &Released,
     ) {
-        if released.announcements_released > 0 || released.not_stored > 0 {
+        if released.needs_settling() {
             self.settle(identifier).await;
         }
     }
 
     /// Says whether they agree now.
-    async fn try_settle(self: &Arc<Self>, identifier: &Identifier) -> Result<bool, GraspError> {
-        let released = self.release(identifier, DataSource::Announcement).await;
+    async fn try_settle(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        scope: Scope,
+    ) -> Result<bool, GraspError> {
+        let releasing = self.release_in(identifier, DataSource::Announcement, scope);
+        let released = releasing.await;
         released.log(identifier);
+        // What was released may be anybody's.
+        let scope = if released.needs_settling() {
+            Scope::All
+        } else {
+            scope
+        };
         for _ in 0..MAX_PASSES {
             let compare = {
                 let identifier = identifier.clone();
-                move |core: &Self| core.compare(&identifier)
+                move |core: &Self| core.compare(&identifier, scope)
             };
             let found = self.blocking("grasp.audit", compare).await??;
-            self.damage.note(identifier, &found);
+            if scope == Scope::All {
+                self.damage.note(identifier, &found);
+            }
             if found.is_empty() {
                 return Ok(true);
             }
@@ -106,7 +129,7 @@ impl Core {
                 match (fault, repository) {
                     (Fault::Absent, Some(addr)) => {
                         let status = self.expected_status(&addr).await?;
-                        self.have_repository(addr, status).await?;
+                        self.have_repository(addr, status, None).await?;
                         any = true;
                     }
                     (Fault::Status { says }, Some(addr)) => {
@@ -141,7 +164,7 @@ impl Core {
                     // What a contributor repository has is nowhere else: it is left to a person.
                     (Fault::Damaged { .. }, Some(addr)) if addr.is_contributor() => {}
                     (Fault::Damaged { .. }, Some(addr)) => any |= self.mend(addr).await?,
-                    (Fault::MissingObject { event, .. }, _) => {
+                    (Fault::MissingObject { event, .. } | Fault::LostTip { event, .. }, _) => {
                         self.look_again(identifier, event).await?;
                     }
                     _ => {}
@@ -172,10 +195,11 @@ impl Core {
         addr: &RepoAddr,
     ) -> Result<RepositoryStatus, GraspError> {
         let addr = addr.clone();
+        let scope = Scope::DependingOn(addr.owner);
         let look = move |core: &Self| {
             let policy = core.policy.load();
             core.look(|view| {
-                let expected = Expected::load(&addr.identifier, view, &policy)?;
+                let expected = Expected::load(&addr.identifier, scope, view, &policy)?;
                 let repository = expected.repositories.get(&addr);
                 Ok(repository.map_or(RepositoryStatus::Held, |it| it.status))
             })
@@ -188,10 +212,11 @@ impl Core {
     async fn unprove(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, GraspError> {
         let look = {
             let addr = addr.clone();
+            let scope = Scope::DependingOn(addr.owner);
             move |core: &Self| {
                 let policy = core.policy.load();
                 core.look(|view| {
-                    let expected = Expected::load(&addr.identifier, view, &policy)?;
+                    let expected = Expected::load(&addr.identifier, scope, view, &policy)?;
                     let repository = expected.repositories.get(&addr);
                     let unproven = repository.filter(|it| it.is_unproven());
                     Ok(unproven.map(|it| it.event.clone()))

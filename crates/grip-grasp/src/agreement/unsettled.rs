@@ -1,6 +1,6 @@
 //! Identifiers about which relay and git may not agree yet.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Bound};
 
 use grip_types::Identifier;
 use parking_lot::Mutex;
@@ -9,29 +9,60 @@ use parking_lot::Mutex;
 /// settles every identifier. Bounded by the identifiers that something is hosted or held for.
 #[derive(Default)]
 pub(crate) struct Unsettled {
-    identifiers: Mutex<BTreeSet<Identifier>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    identifiers: BTreeSet<Identifier>,
+    /// The last one that was tried.
+    after: Option<Identifier>,
 }
 
 impl Unsettled {
     pub(crate) fn add(&self, identifier: &Identifier) {
-        self.identifiers.lock().insert(identifier.clone());
+        self.waiting.lock().identifiers.insert(identifier.clone());
     }
 
     pub(crate) fn remove(&self, identifier: &Identifier) {
-        self.identifiers.lock().remove(identifier);
+        self.waiting.lock().identifiers.remove(identifier);
     }
 
     pub(crate) fn contains(&self, identifier: &Identifier) -> bool {
-        self.identifiers.lock().contains(identifier)
+        self.waiting.lock().identifiers.contains(identifier)
     }
 
-    /// The first `count` after `after`, from the beginning again at the end.
+    /// The next `count`, from the beginning again at the end: those that only a person can repair hold
+    /// nobody up.
     pub(crate) fn next(&self, count: usize) -> Vec<Identifier> {
-        self.identifiers
-            .lock()
-            .iter()
-            .take(count)
+        let mut waiting = self.waiting.lock();
+        let after = waiting.after.take();
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = waiting.identifiers.range((after, Bound::Unbounded));
+        let all = rest.chain(&waiting.identifiers);
+        let next: Vec<Identifier> = all
+            .take(count.min(waiting.identifiers.len()))
             .cloned()
-            .collect()
+            .collect();
+        waiting.after = next.last().cloned();
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_settled_holds_up_no_other() {
+        let unsettled = Unsettled::default();
+        let name = |n: usize| Identifier::parse(&format!("n{n}")).unwrap();
+        assert!(unsettled.next(3).is_empty());
+        (0..5).for_each(|n| unsettled.add(&name(n)));
+        assert_eq!(unsettled.next(3), [0, 1, 2].map(name));
+        assert_eq!(unsettled.next(3), [3, 4, 0].map(name));
+        unsettled.remove(&name(1));
+        assert_eq!(unsettled.next(3), [2, 3, 4].map(name));
+        assert_eq!(unsettled.next(9), [0, 2, 3, 4].map(name));
     }
 }

@@ -35,7 +35,9 @@ impl Core {
         source: EventSource,
     ) -> Result<Answer, GraspError> {
         let identifiers = self.concerned(event).await?;
-        let _turns = self.turns(identifiers.clone()).await?;
+        let _turns = self
+            .turns_for(event.pubkey, source.network, identifiers.clone())
+            .await?;
         let decision = self.decide(event, source).await?;
         let answer = self.answer(event, &decision);
         if decision.outcome != Outcome::Serve {

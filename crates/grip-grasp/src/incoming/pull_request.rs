@@ -35,7 +35,9 @@ impl Core {
                     prepared = self.prepare_tips_of(&first.effects).await?;
                 }
             }
-            let _turns = self.turns(identifiers.clone()).await?;
+            let _turns = self
+                .turns_for(event.pubkey, source.network, identifiers.clone())
+                .await?;
             let decision = self.decide(event, source).await?;
             match decision.outcome {
                 Outcome::Serve => {

@@ -3,17 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use grip_nostr::Event;
+use grip_git::Prepared;
+use grip_nostr::{Event, RepoAddr};
+use grip_purgatory::Phase;
 use grip_relay::Answer;
 use grip_types::{EventSource, Identifier};
 use tokio::time::{Instant, timeout_at};
 
 use super::{arrival, identifiers::own_identifier};
 use crate::{
-    admission::{Cause, Decision, Outcome},
+    admission::{Cause, Decision, Effect, Outcome},
+    agreement::Scope,
     error::GraspError,
     grasp::{Core, now},
-    release::{Plan, Released},
+    release::{DataSource, Plan, Released},
 };
 
 /// How long a state waits for its announcement: clients send both at once.
@@ -51,7 +54,10 @@ impl Core {
     ) -> BoxFuture<'a, Result<Result<Answer, Decision>, GraspError>> {
         Box::pin(async move {
             let identifiers = own_identifier(event).into_iter().collect();
-            let _turns = self.turns(identifiers).await?;
+            let prepared = self.prepare_hidden(event, source).await?;
+            let _turns = self
+                .turns_for(event.pubkey, source.network, identifiers)
+                .await?;
             let judge = {
                 let event = event.clone();
                 move |core: &Self| core.judge_state(&event, arrival(source), false)
@@ -65,7 +71,8 @@ impl Core {
                     self.serve_new_state(event, decision, plan).await.map(Ok)
                 }
                 (Outcome::Serve | Outcome::Hold, _) => {
-                    self.hold_state(event, decision, source).await.map(Ok)
+                    let holding = self.hold_state(event, decision, source, prepared);
+                    holding.await.map(Ok)
                 }
                 _ => {
                     let answer = self.answer(event, &decision);
@@ -74,6 +81,28 @@ impl Core {
                 }
             }
         })
+    }
+
+    /// Makes the repository of a hidden announcement that a state of its owner brings back (G01-20), before
+    /// its turn is taken.
+    async fn prepare_hidden(
+        self: &Arc<Self>,
+        event: &Event,
+        source: EventSource,
+    ) -> Result<Option<Prepared>, GraspError> {
+        let addr = own_identifier(event).map(|it| RepoAddr::new(event.pubkey, it));
+        let is_hidden = |addr: &RepoAddr| {
+            let purgatory = self.purgatory.lock();
+            let entry = purgatory.find_announcement(addr);
+            entry.is_some_and(|entry| entry.phase == Phase::Hidden)
+        };
+        match addr.filter(is_hidden) {
+            Some(addr) => {
+                let needs_it = Effect::KeepAlive(addr.clone());
+                self.prepare_repository(event, source, addr, needs_it).await
+            }
+            None => Ok(None),
+        }
     }
 
     async fn serve_new_state(
@@ -88,7 +117,19 @@ impl Core {
         self.serve_state(&identifier, plan, &mut released).await?;
         released.log(&identifier);
         self.settle_released(&identifier, &released).await;
-        self.carry_out(decision.effects).await?;
+        let (last, first): (Vec<_>, Vec<_>) = decision
+            .effects
+            .into_iter()
+            .partition(|effect| matches!(effect, Effect::Reexamine(_)));
+        self.carry_out(first).await?;
+        if !last.is_empty() {
+            // No new data came: it concerns what depends on its author, and no stranger.
+            let scope = Scope::DependingOn(event.pubkey);
+            let releasing = self.release_in(&identifier, DataSource::Announcement, scope);
+            let released = releasing.await;
+            released.log(&identifier);
+            self.settle_released(&identifier, &released).await;
+        }
         Ok(answer)
     }
 
@@ -97,6 +138,7 @@ impl Core {
         event: &Event,
         decision: Decision,
         source: EventSource,
+        prepared: Option<Prepared>,
     ) -> Result<Answer, GraspError> {
         let (copy, name) = (event.clone(), identifier(event));
         let (from, held_text) = (decision.provenance(source), decision.held_text);
@@ -105,7 +147,7 @@ impl Core {
         })
         .await?;
         drop(self.answer(event, &decision));
-        self.carry_out(decision.effects).await?;
+        self.carry_out_prepared(decision.effects, prepared).await?;
         if self.policy.load().archive.read_only {
             // Nobody can push it here (G05-7).
             self.held(|purgatory| ((), purgatory.sync_now(&identifier(event), now())))

@@ -1,8 +1,11 @@
 //! Judgement of a push by what is held and served at this moment.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use grip_nostr::{EventId, MaintainerSet, State};
+use grip_nostr::{EventId, MaintainerSet, PublicKey, State};
 use grip_types::Oid;
 
 use super::{Push, land::Denied, prolong::claims};
@@ -15,7 +18,7 @@ use crate::{
         Authorised, Candidates, Known, Refs, authorise, authorise_contributor, event_ids,
         known_event,
     },
-    release::served_states,
+    release::served_states_of,
     summary::npub,
 };
 
@@ -28,6 +31,8 @@ pub(super) struct Judged {
     pub(super) current: Refs,
     /// It is a push to a contributor repository.
     is_contributor: bool,
+    /// Authors of pull requests whose tips are pushed, but maintainers.
+    strangers: BTreeSet<PublicKey>,
 }
 
 /// The tips that a pack is taken for. Nothing beside these and what they need is kept of it: to
@@ -40,12 +45,18 @@ pub(super) struct WantedTips {
     pub(super) staged: BTreeMap<EventId, Oid>,
     /// The events that wait for it.
     pub(super) claims: Vec<EventId>,
+    /// A branch or a tag moves, and is not only named.
+    pub(super) moves_state_refs: bool,
+    /// It has tips of pull requests, or of events that have not come, by others than maintainers.
+    pub(super) is_contribution: bool,
+    /// Those of them who are known.
+    pub(super) authors: BTreeSet<PublicKey>,
 }
 
 impl Judged {
     fn wanted(&self) -> WantedTips {
         let edits = self.authorised.edits.iter();
-        let edits = edits.filter(|edit| edit.name.is_state_ref());
+        let mut edits = edits.filter(|edit| edit.name.is_state_ref()).peekable();
         let requested = self.authorised.pull_requests.iter().map(|(_, tip)| *tip);
         let named = self.state.iter().flat_map(State::oids);
         // A ref that is there already only gets more time.
@@ -60,13 +71,17 @@ impl Judged {
                 ..WantedTips::default()
             };
         }
+        let staged: BTreeMap<EventId, Oid> = staged.copied().collect();
         WantedTips {
+            is_contribution: !staged.is_empty() || !self.strangers.is_empty(),
+            authors: self.strangers.clone(),
+            moves_state_refs: edits.peek().is_some(),
             signed: edits
                 .filter_map(|edit| edit.new)
                 .chain(requested)
                 .chain(named)
                 .collect(),
-            staged: staged.copied().collect(),
+            staged,
             claims: Vec::new(),
         }
     }
@@ -122,12 +137,44 @@ impl Core {
         };
         let by = |state: &&State| Some(state.event.id) == authorised.by;
         let state = candidates.iter().find(by).cloned();
+        let strangers = self.strangers(push, &authorised, &current, &view)?;
         Ok(Judged {
             authorised,
             state,
             current,
             is_contributor: false,
+            strangers,
         })
+    }
+
+    /// Who signed the pull requests whose tips a push brings, without those who maintain the repository.
+    fn strangers(
+        &self,
+        push: &Push,
+        authorised: &Authorised,
+        current: &Refs,
+        view: &dyn View,
+    ) -> Result<BTreeSet<PublicKey>, ViewError> {
+        let requests = authorised.pull_requests.iter();
+        let mut fresh = requests
+            .filter(|(id, tip)| !current.has_tip(id, tip))
+            .peekable();
+        if fresh.peek().is_none() {
+            return Ok(BTreeSet::new());
+        }
+        let addr = &push.addr;
+        let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
+        let maintainers = announcements.set_of(&addr.owner);
+        let mut strangers = BTreeSet::new();
+        for (id, _) in fresh {
+            let event = match view.served_event(id)? {
+                Some(event) => Some(event),
+                None => view.held_event(id)?,
+            };
+            let author = event.map(|event| event.pubkey);
+            strangers.extend(author.filter(|author| !maintainers.contains(author)));
+        }
+        Ok(strangers)
     }
 
     /// The same for a push to a contributor repository. Blocks.
@@ -147,6 +194,7 @@ impl Core {
             state: None,
             current,
             is_contributor: true,
+            strangers: BTreeSet::new(),
         })
     }
 
@@ -199,8 +247,9 @@ impl Core {
         view: &dyn View,
     ) -> Result<Candidates, GraspError> {
         let identifier = &push.addr.identifier;
-        let served = served_states(identifier, view)?;
-        // What strangers hold under the same name is not even read.
+        // What strangers have under the same name is not even read.
+        let members = set.iter().copied().collect();
+        let served = served_states_of(identifier, &members, view)?;
         let held: Vec<_> = {
             let purgatory = self.purgatory.lock();
             let entries = purgatory.find_state(identifier).iter();

@@ -6,16 +6,17 @@ use grip_git::{ObjectKind, Quarantine, ReceiveError, StageError, StagedTip, Stag
 use grip_nostr::{EventId, RepoAddr, State};
 use grip_purgatory::Purgatory;
 use grip_tasks::fault;
-use grip_types::{ErrorChain, Oid, RefEdit, RefName};
+use grip_types::{ErrorChain, Oid, Owner, RefEdit, RefName};
 
 use super::{
     Push,
     judge::{Judged, WantedTips},
+    request_bytes::RequestsFull,
 };
 use crate::{
     admission::ViewError,
     error::GraspError,
-    grasp::{Core, now},
+    grasp::{Core, Turns, now},
     push_rules::{Alignment, PushRefusal, Refs, alignment},
     release::{DataSource, Released},
     repositories::ChangedBy,
@@ -52,6 +53,8 @@ pub(super) enum Denied {
     #[error(transparent)]
     StagingFull(#[from] StagingFull),
     #[error(transparent)]
+    RequestsFull(#[from] RequestsFull),
+    #[error(transparent)]
     Failed(#[from] GraspError),
 }
 
@@ -85,6 +88,14 @@ impl Denied {
     }
 }
 
+/// What has become of a push.
+pub(super) struct Landed {
+    /// For the person who pushed.
+    pub(super) messages: Vec<String>,
+    /// It was this push that moved a branch or a tag.
+    pub(super) moved_state_refs: bool,
+}
+
 /// What an allowed push comes to.
 struct Landing {
     /// For the store of the identifier.
@@ -103,19 +114,20 @@ struct Landing {
 
 impl Core {
     /// Cuts the pack, judges the push again, makes its objects and refs part of the repository and
-    /// releases what waited for them. Returns what to tell the person.
+    /// releases what waited for them.
     pub(super) async fn land(
         self: &Arc<Self>,
         push: &Arc<Push>,
         quarantine: Quarantine,
         wanted: WantedTips,
-    ) -> Result<Vec<String>, Denied> {
+    ) -> Result<Landed, Denied> {
         let identifier = &push.addr.identifier;
         let staged: Vec<Oid> = wanted.staged.values().copied().collect();
         // Before the turn is taken: to walk a large pack takes a while.
         let split = quarantine.split(&wanted.signed, &staged).await;
         let (signed, staged) = split.map_err(Denied::Pack)?;
-        let mut turns = self.turns(vec![identifier.clone()]).await?;
+        let is_owners = wanted.moves_state_refs;
+        let mut turns = self.turn_of(push, is_owners).await?;
         let plan = {
             let push = Arc::clone(push);
             move |core: &Self| core.plan_landing(&push, signed, staged, &wanted)
@@ -127,6 +139,8 @@ impl Core {
         let state = landing.state.as_ref().map(|state| state.event.id);
         let waiting = landing.placeholders.len();
         let named = landing.named.clone();
+        let mut edits = landing.edits.iter();
+        let moved_state_refs = edits.any(|edit| edit.name.is_state_ref());
         let commit = {
             let push = Arc::clone(push);
             move |core: &Self| core.commit_landing(&push, landing)
@@ -141,7 +155,7 @@ impl Core {
             } else {
                 self.prepare_tips(&push.addr, &named).await
             };
-            turns = self.turns(vec![identifier.clone()]).await?;
+            turns = self.turn_of(push, is_owners).await?;
             for tip in prepared {
                 // The refs have moved: the release below tries it again.
                 if let Err(error) = self.promote_prepared(&push.addr, tip).await {
@@ -156,7 +170,24 @@ impl Core {
         if !push.addr.is_contributor() {
             self.maintenance.add(identifier);
         }
-        Ok(self.messages(push, state, waiting, &released))
+        Ok(Landed {
+            messages: self.messages(push, state, waiting, &released),
+            moved_state_refs,
+        })
+    }
+
+    /// Waits for the turn of its identifier: a push that moves what a signed state says in the line of
+    /// the owner, any other in that of the network it comes from.
+    async fn turn_of(&self, push: &Push, is_owners: bool) -> Result<Turns, GraspError> {
+        let RepoAddr {
+            owner, identifier, ..
+        } = &push.addr;
+        let line = match push.network.filter(|_| !is_owners) {
+            Some(network) => Owner::of_network(network),
+            None => self.line_of(*owner, push.network, identifier),
+        };
+        let identifiers = vec![identifier.clone()];
+        Ok(self.lanes.enter_all(identifiers, |_| line).await?)
     }
 
     /// Judges the push against what is here now and against its objects. Blocks.
@@ -191,6 +222,22 @@ impl Core {
             let (sender, refs) = (push.sender.as_deref(), wanted.staged.len());
             let repositories = &self.repositories;
             repositories.check_staging(&push.addr, sender, bytes, refs)?;
+        }
+        if wanted.is_contribution {
+            let bytes = |pack: &Quarantine| {
+                if pack.is_empty() {
+                    Ok(0)
+                } else {
+                    pack.bytes().map_err(ViewError::new)
+                }
+            };
+            // Beside a branch that moves, what is for the store is what its state names.
+            let of_signed = if wanted.moves_state_refs {
+                0
+            } else {
+                bytes(&signed)?
+            };
+            self.contribute(push, wanted, of_signed + bytes(&staged)?)?;
         }
         let (mut edits, mut head) = (authorised.edits, authorised.head);
         if let Some(state) = &state

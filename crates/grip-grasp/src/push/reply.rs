@@ -8,17 +8,33 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use tokio::{
+    io::AsyncRead,
     sync::oneshot,
     time::{self, Interval, MissedTickBehavior},
 };
 
+use super::upload;
+
 /// How long the client hears nothing at most; some hang up after fifteen seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// The body of the answer to a push.
+/// The answer to a push.
 pub struct PushReply {
     /// Comes in pieces: keep-alives while the push is carried out, then the report.
     pub body: BoxStream<'static, Bytes>,
+    /// What the client of a refused push still sends. It is to be read first, so that the client comes
+    /// to reading the reason; that takes a connection and nothing else.
+    pub unread: Option<Unread>,
+}
+
+/// The rest of a refused upload.
+pub struct Unread(Box<dyn AsyncRead + Send + Unpin>);
+
+impl Unread {
+    /// Reads and forgets it, within bounds of size and time.
+    pub async fn drain(self) {
+        upload::drain(self.0).await;
+    }
 }
 
 impl PushReply {
@@ -26,6 +42,14 @@ impl PushReply {
         let pieces = (!bytes.is_empty()).then_some(bytes);
         Self {
             body: stream::iter(pieces).boxed(),
+            unread: None,
+        }
+    }
+
+    pub(super) fn refused(bytes: Bytes, upload: impl AsyncRead + Send + Unpin + 'static) -> Self {
+        Self {
+            unread: Some(Unread(Box::new(upload))),
+            ..Self::whole(bytes)
         }
     }
 
@@ -47,7 +71,10 @@ impl PushReply {
                 Piece::Report(bytes) => (bytes, None),
             })
         });
-        Self { body: body.boxed() }
+        Self {
+            body: body.boxed(),
+            unread: None,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Releasing announcements for which a served state speaks already.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use grip_nostr::{Address, Event, RepoAddr, State, supersedes};
 use grip_purgatory::{CompactEvent, Phase};
@@ -9,10 +9,11 @@ use grip_types::Identifier;
 
 use super::{
     Released,
-    states::{has_all, served_states},
+    states::{has_all, served_states, served_states_of},
 };
 use crate::{
-    admission::{Announcements, View, effective_state},
+    admission::{Announcements, View, ViewError, effective_state},
+    agreement::Scope,
     error::GraspError,
     grasp::Core,
     hosted_repositories::RepositoryStatus,
@@ -38,6 +39,7 @@ impl Core {
     pub(super) async fn release_announcements(
         self: &Arc<Self>,
         identifier: &Identifier,
+        scope: Scope,
         released: &mut Released,
     ) -> Result<(), GraspError> {
         let held: Vec<(RepoAddr, CompactEvent, Phase)> = {
@@ -51,50 +53,41 @@ impl Core {
         }
         let identifier = identifier.clone();
         let look = move |core: &Self| {
-            let mut steps = Vec::new();
-            for (addr, event, phase) in held {
-                let event = event.unpack();
-                let due = core.due(&identifier, &addr, &event, phase)?;
-                steps.extend(due.map(|due| Step { addr, event, due }));
-            }
-            Ok::<_, GraspError>(steps)
+            let policy = core.policy.load();
+            core.look(|view| {
+                // Once for all: strangers may hold many under the same name.
+                let announcements = Announcements::load(&identifier, view, &policy)?;
+                let owners = scope.owners(&announcements);
+                let states = match &owners {
+                    None => served_states(&identifier, view)?,
+                    Some(owners) => {
+                        let members = announcements.members_of(owners);
+                        served_states_of(&identifier, &members, view)?
+                    }
+                };
+                let known = Known {
+                    announcements,
+                    states,
+                };
+                let mut steps = Vec::new();
+                for (addr, event, phase) in held {
+                    if owners.as_ref().is_some_and(|it| !it.contains(&addr.owner)) {
+                        continue;
+                    }
+                    let event = known.event(&addr, &event);
+                    if let Some(due) = known.due(&addr, &event, phase, view)? {
+                        let event = event.into_owned();
+                        steps.push(Step { addr, event, due });
+                    }
+                }
+                Ok(steps)
+            })
         };
         for step in self.blocking("grasp.judge", look).await?? {
             let outcome = self.release_announcement(step, released).await;
             released.note(outcome);
         }
         Ok(())
-    }
-
-    fn due(
-        &self,
-        identifier: &Identifier,
-        addr: &RepoAddr,
-        event: &Event,
-        phase: Phase,
-    ) -> Result<Option<Due>, GraspError> {
-        let policy = self.policy.load();
-        let due = self.look(|view: &dyn View| {
-            if view.deletion_of(event)?.is_some() {
-                return Ok(Some(Due::Deleted));
-            }
-            if let Some(served) = view.latest(&Address::of_announcement(addr))?
-                && !supersedes(event, &served)
-            {
-                return Ok(Some(Due::Served));
-            }
-            let announcements = Announcements::load(identifier, view, &policy)?;
-            let states = served_states(identifier, view)?;
-            let effective = effective_state(&announcements.set_of(&addr.owner), &states);
-            let speaks = effective.filter(|state| !state.refs.is_empty() && phase == Phase::Shown);
-            match speaks {
-                Some(state) if has_all(state, view)? => {
-                    Ok(Some(Due::Ready(Box::new(state.clone()))))
-                }
-                _ => Ok(None),
-            }
-        })?;
-        Ok(due)
     }
 
     async fn release_announcement(
@@ -105,7 +98,7 @@ impl Core {
         let Step { addr, event, due } = step;
         match due {
             Due::Served => {
-                self.have_repository(addr.clone(), RepositoryStatus::Served)
+                self.have_repository(addr.clone(), RepositoryStatus::Served, None)
                     .await?;
                 self.forget_announcement(&addr).await;
             }
@@ -123,7 +116,7 @@ impl Core {
                 fault::point("release.refs_aligned");
                 let puts = self.commit.events(vec![event.clone()]).await?;
                 fault::point("release.event_saved");
-                if self.is_served_now(&puts[0], event.id, released) {
+                if self.is_served_now(&puts[0], &event, released) {
                     released.announcements_released += 1;
                     self.hosted.set(&addr, RepositoryStatus::Served);
                     self.hosted.events_changed(&addr.identifier);
@@ -132,5 +125,45 @@ impl Core {
             }
         }
         Ok(())
+    }
+}
+
+/// What is served and held of an identifier.
+struct Known {
+    announcements: Announcements,
+    states: Vec<State>,
+}
+
+impl Known {
+    /// A held announcement, which has been read already unless another version counts.
+    fn event<'a>(&'a self, addr: &RepoAddr, held: &CompactEvent) -> Cow<'a, Event> {
+        match self.announcements.of(&addr.owner) {
+            Some((known, _)) if known.event.id == held.id() => Cow::Borrowed(&known.event),
+            _ => Cow::Owned(held.unpack()),
+        }
+    }
+
+    fn due(
+        &self,
+        addr: &RepoAddr,
+        event: &Event,
+        phase: Phase,
+        view: &dyn View,
+    ) -> Result<Option<Due>, ViewError> {
+        if view.deletion_of(event)?.is_some() {
+            return Ok(Some(Due::Deleted));
+        }
+        if let Some(served) = view.latest(&Address::of_announcement(addr))?
+            && !supersedes(event, &served)
+        {
+            return Ok(Some(Due::Served));
+        }
+        let set = self.announcements.set_of(&addr.owner);
+        let effective = effective_state(&set, &self.states);
+        let speaks = effective.filter(|state| !state.refs.is_empty() && phase == Phase::Shown);
+        Ok(match speaks {
+            Some(state) if has_all(state, view)? => Some(Due::Ready(Box::new(state.clone()))),
+            _ => None,
+        })
     }
 }

@@ -3,13 +3,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use grip_git::StagedTip;
-use grip_nostr::{Event, EventId, RepoAddr};
+use grip_nostr::{Event, EventId, PullRequest, RepoAddr};
 use grip_tasks::fault;
 use grip_types::{Identifier, Oid, RefName};
 
 use super::{Released, again};
 use crate::{
-    admission::{Cause, Decision, Effect, Outcome, admit},
+    admission::{Cause, Decision, Effect, EventStatus, Found, Outcome, View, admit},
     error::GraspError,
     grasp::Core,
     node_view::NodeView,
@@ -58,7 +58,30 @@ impl Core {
         let events = self.events()?;
         let view = NodeView::leaving_out(self, &events, *id);
         let decision = admit(&event, &view, &self.policy.load(), again())?;
+        let is_served = decision.outcome == Outcome::Duplicate(EventStatus::Served);
+        if is_served && self.has_lost_tip(&event, &view)? {
+            // It is served already, and what it rests on is looked for again.
+            return Ok(None);
+        }
         Ok(Some((event, decision)))
+    }
+
+    /// Says whether the tip of a waiting pull request is missing where it is looked for.
+    fn has_lost_tip(&self, event: &Event, view: &dyn View) -> Result<bool, GraspError> {
+        let Ok(request) = PullRequest::parse(event.clone()) else {
+            return Ok(false);
+        };
+        let identifiers = {
+            let purgatory = self.purgatory.lock();
+            let waiting = purgatory.find_waiting(&event.id);
+            waiting.map_or_else(Vec::new, |waiting| waiting.identifiers().to_vec())
+        };
+        for identifier in &identifiers {
+            if view.objects(identifier, &[request.tip])?[0] == Found::Missing {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Promotes the tip of a pull request if it is staged, sets its refs, saves it, and forgets what
@@ -77,9 +100,9 @@ impl Core {
         }
         fault::point("release.refs_aligned");
         let id = event.id;
-        let puts = self.commit.events(vec![event]).await?;
+        let puts = self.commit.events(vec![event.clone()]).await?;
         fault::point("release.event_saved");
-        if self.is_served_now(&puts[0], id, released) {
+        if self.is_served_now(&puts[0], &event, released) {
             released.prs_released += 1;
             self.hosted.followed.notify_one();
         }

@@ -1,8 +1,8 @@
 //! Releasing states, and with them the announcements that waited for a first push.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Event, EventId, RepoAddr, State};
+use grip_nostr::{Address, Event, EventId, PublicKey, RepoAddr, State};
 use grip_store::Put;
 use grip_tasks::fault;
 use grip_types::Identifier;
@@ -55,6 +55,7 @@ impl Core {
                 if matches!(decision.outcome, Outcome::Refuse(_) | Outcome::Duplicate(_)) {
                     tracing::info!(%identifier, %id, outcome = ?decision.outcome, "waiting state dropped");
                     self.drop_states(identifier, &[id]).await;
+                    released.not_served += 1;
                 }
                 Ok(())
             }
@@ -93,7 +94,7 @@ impl Core {
     ) -> Result<(), GraspError> {
         fault::point("release.objects_durable");
         for addr in &plan.hidden {
-            self.keep_alive(addr).await?;
+            self.keep_alive(addr, None).await?;
         }
         let Plan {
             state,
@@ -110,12 +111,12 @@ impl Core {
         let puts = self.commit.events(events).await?;
         fault::point("release.event_saved");
         for ((addr, event), put) in announcements.iter().zip(&puts) {
-            if self.is_served_now(put, event.id, released) {
+            if self.is_served_now(put, event, released) {
                 released.announcements_released += 1;
                 self.hosted.set(addr, RepositoryStatus::Served);
             }
         }
-        if self.is_served_now(&puts[announcements.len()], state.event.id, released) {
+        if self.is_served_now(&puts[announcements.len()], &state.event, released) {
             released.states_released += 1;
         }
         self.hosted.events_changed(identifier);
@@ -157,16 +158,18 @@ impl Core {
     }
 
     /// Notes an event that the store took; what it did not take is superseded or deleted.
-    pub(super) fn is_served_now(&self, put: &Put, id: EventId, released: &mut Released) -> bool {
+    pub(super) fn is_served_now(&self, put: &Put, event: &Event, released: &mut Released) -> bool {
+        let id = event.id;
         match put {
             Put::Stored { .. } => {
                 released.events.push(id);
+                released.authors.insert(event.pubkey);
                 true
             }
             Put::Duplicate => true,
             other => {
                 tracing::info!(%id, ?other, "held event not stored");
-                released.not_stored += 1;
+                released.not_served += 1;
                 false
             }
         }
@@ -268,6 +271,22 @@ pub(crate) fn served_states(
         .filter_map(|event| State::parse(event).ok())
         .filter(State::is_satisfiable)
         .collect())
+}
+
+/// The served states of some authors, and nothing of anybody else read.
+pub(crate) fn served_states_of(
+    identifier: &Identifier,
+    authors: &BTreeSet<PublicKey>,
+    view: &dyn View,
+) -> Result<Vec<State>, ViewError> {
+    let mut states = Vec::new();
+    for author in authors {
+        let addr = RepoAddr::new(*author, identifier.clone());
+        let event = view.latest(&Address::of_state(&addr))?;
+        let state = event.and_then(|event| State::parse(event).ok());
+        states.extend(state.filter(State::is_satisfiable));
+    }
+    Ok(states)
 }
 
 /// Says whether every object a state names is here.

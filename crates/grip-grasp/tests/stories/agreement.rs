@@ -58,6 +58,60 @@ async fn g01_101_a_partial_push_is_taken_back_when_the_operator_drops_its_state(
     scene.node.agrees().await;
 }
 
+/// Whatever ends the state that a partial push rests on: its own time (NIP-40), its author (NIP-62), the
+/// operator, or the owner who strikes its author.
+#[tokio::test]
+async fn g01_101_a_partial_push_is_taken_back_with_its_state_whatever_ends_it() {
+    for ending in ["expiration", "vanish", "ban", "strike"] {
+        let (owner, second) = (Author::new(), Author::new());
+        let (mut node, tree, tip) = with_repository(&owner, "x").await;
+        let repo = addr(&owner, "x");
+        join(&node, &owner, &second).await;
+        let next = tree.commit("a", "next").unwrap();
+        let mut tags = vec![
+            tag(["d", "x"]),
+            tag(["refs/heads/main", &next]),
+            tag(["refs/heads/other", &"1".repeat(40)]),
+        ];
+        if ending == "expiration" {
+            tags.push(tag(["expiration", &later(6).as_secs().to_string()]));
+        }
+        let state = second.sign_at(30618, "", tags, later(2));
+        node.accepts(&state, HELD).await;
+        let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
+        node.push(&repo, &tree, &push).await.taken("waits");
+        assert_eq!(node.refs(&repo)["refs/heads/main"], next, "{ending}");
+        match ending {
+            "vanish" => {
+                let everywhere = vec![tag(["relay", "ALL_RELAYS"])];
+                let request = second.sign_at(62, "", everywhere, later(3));
+                node.accepts(&request, "").await;
+            }
+            "ban" => {
+                let banned = [second.pubkey()].into();
+                node.enforce(|policy| policy.event_blacklist = banned).await;
+            }
+            "strike" => {
+                let alone = announce_at(&owner, "x", &[], later(3));
+                node.accepts(&alone, "").await;
+            }
+            _ => {}
+        }
+        until("the refs are those of the state before it", || async {
+            node.grasp().sweep(in_minutes(0)).await;
+            (node.refs(&repo)["refs/heads/main"] == tip).then_some(())
+        })
+        .await
+        .unwrap_or_else(|_| panic!("{ending}: {:?}", node.refs(&repo)));
+        // Who is struck goes on in their own repository.
+        let is_held = node.holds(&state).await;
+        assert_eq!(is_held, ending == "strike", "{ending}");
+        node.restart().await;
+        assert_eq!(node.refs(&repo)["refs/heads/main"], tip, "{ending}");
+        node.agrees().await;
+    }
+}
+
 #[tokio::test]
 async fn g01_105_without_its_last_state_an_announcement_waits_again() {
     let mut scene = Scene::new().await;
@@ -217,29 +271,40 @@ async fn g01_122_an_expired_state_gives_way_to_the_one_before_it() {
     scene.node.agrees().await;
 }
 
+/// A mark in memory for the sweep, and the comparison of everything for the start: what could not be done
+/// is done by whichever comes first.
 #[tokio::test]
-async fn g01_36_a_sibling_that_could_not_be_aligned_is_aligned_by_the_next_sweep() {
-    let (owner, second) = (Author::new(), Author::new());
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    join(&node, &owner, &second).await;
-    let sibling = addr(&second, "x");
-    assert_eq!(node.refs(&sibling)["refs/heads/main"], tip);
-    let next = tree.commit("a", "next").unwrap();
-    let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
-    node.accepts(&state, HELD).await;
-    // A directory in the place of the file: it can be neither read nor replaced.
-    let file = node.path_of(&sibling).join("packed-refs");
-    let aside = node.path_of(&sibling).join("aside");
-    fs::rename(&file, &aside).unwrap();
-    fs::create_dir_all(file.join("in-the-way")).unwrap();
-    let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
-    node.push(&addr(&owner, "x"), &tree, &push).await.taken("");
-    assert!(node.serves(&state));
-    fs::remove_dir_all(&file).unwrap();
-    fs::rename(&aside, &file).unwrap();
-    node.grasp().sweep(in_minutes(0)).await;
-    assert_eq!(node.refs(&sibling)["refs/heads/main"], next);
-    node.agrees().await;
+async fn g01_36_a_sibling_that_could_not_be_aligned_is_aligned_by_the_next_sweep_or_start() {
+    for by_start in [false, true] {
+        let (owner, second) = (Author::new(), Author::new());
+        let (mut node, tree, tip) = with_repository(&owner, "x").await;
+        join(&node, &owner, &second).await;
+        let sibling = addr(&second, "x");
+        assert_eq!(node.refs(&sibling)["refs/heads/main"], tip);
+        let next = tree.commit("a", "next").unwrap();
+        let state = owner.state_at("x", &[("refs/heads/main", &next)], None, later(1));
+        node.accepts(&state, HELD).await;
+        // A directory in the place of the file: it can be neither read nor replaced.
+        let file = node.path_of(&sibling).join("packed-refs");
+        let aside = node.path_of(&sibling).join("aside");
+        fs::rename(&file, &aside).unwrap();
+        fs::create_dir_all(file.join("in-the-way")).unwrap();
+        let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
+        node.push(&addr(&owner, "x"), &tree, &push).await.taken("");
+        assert!(node.serves(&state));
+        let clear = || {
+            fs::remove_dir_all(&file).unwrap();
+            fs::rename(&aside, &file).unwrap();
+        };
+        if by_start {
+            node.start_again(clear).await;
+        } else {
+            clear();
+            node.grasp().sweep(in_minutes(0)).await;
+        }
+        assert_eq!(node.refs(&sibling)["refs/heads/main"], next);
+        node.agrees().await;
+    }
 }
 
 #[tokio::test]
@@ -273,6 +338,35 @@ async fn a_database_failure_in_a_sweep_loses_no_clean_up() {
     node.grasp().sweep(in_minutes(31)).await;
     assert!(!node.is_on_disk(&addr(&owner, "x")));
     assert_eq!(node.grasp().repository(&addr(&owner, "x")), None);
+}
+
+/// The same where the relay's own store cannot be written, and a request of before is to be noted there.
+#[tokio::test]
+async fn a_failure_of_the_store_in_a_sweep_loses_no_clean_up() {
+    let (owner, node) = (Author::new(), Node::start().await);
+    let gone = announce(&owner, "y", &[]);
+    node.accepts(&gone, HELD).await;
+    node.accepts(&owner.delete_events(&[gone.id]), "").await;
+    let repo = addr(&owner, "x");
+    node.accepts(&announce(&owner, "x", &[]), HELD).await;
+    assert!(node.is_on_disk(&repo));
+    node.stop_writer().await;
+    node.grasp().sweep(in_minutes(31)).await;
+    assert!(!node.is_on_disk(&repo));
+    assert_eq!(node.grasp().repository(&repo), None);
+}
+
+/// Nobody has to ask: every minute a few identifiers are compared, told of and repaired.
+#[tokio::test]
+async fn what_does_not_agree_at_rest_is_found_by_the_sweep_and_repaired() {
+    let scene = Scene::new().await;
+    let swept = scene.node.grasp().sweep(in_minutes(0)).await;
+    assert_eq!(swept.disagreements, 0);
+    fs::remove_dir_all(scene.node.path_of(&scene.repo)).unwrap();
+    let swept = scene.node.grasp().sweep(in_minutes(0)).await;
+    assert_eq!(swept.disagreements, 1);
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use grip_git::Collected;
+use grip_testkit::Author;
 use grip_types::Identifier;
 
 use crate::node::{HELD, Scene, ZERO, announce, later};
@@ -59,6 +60,33 @@ async fn a_branch_that_moved_back_gives_its_bytes_back_after_the_grace_time() {
     scene.push_main(&scene.tip, &second).await.taken("");
     assert!(scene.node.serves(&forward));
     assert!(scene.node.fsck_is_clean(&scene.repo).await);
+}
+
+/// G01-112: what is out of service comes back to its objects, however late, unless its author deletes it.
+#[tokio::test]
+async fn what_is_kept_out_of_service_keeps_its_objects() {
+    let (scene, author) = (Scene::new().await, Author::new());
+    let proposal = scene.commit("proposal");
+    let elsewhere = "https://elsewhere.example/x.git";
+    let request = author.pull_request(&scene.owner, "x", &proposal, elsewhere);
+    scene.node.accepts(&request, HELD).await;
+    let name = format!("refs/nostr/{}", request.id.to_hex());
+    scene.push(&[(ZERO, &proposal, &name)]).await.taken("");
+    assert!(scene.node.serves(&request));
+    let banned = [author.pubkey()].into();
+    let ban = scene.node.enforce(|policy| policy.event_blacklist = banned);
+    ban.await;
+    assert!(!scene.node.refs(&scene.repo).contains_key(&name));
+    assert_eq!(collect(&scene, 30).await, Collected::default());
+    let unban = scene.node.enforce(|policy| policy.event_blacklist.clear());
+    unban.await;
+    assert_eq!(scene.node.refs(&scene.repo)[&name], proposal);
+    assert!(scene.node.fsck_is_clean(&scene.repo).await);
+    let deletion = author.delete_events(&[request.id]);
+    scene.node.accepts(&deletion, "").await;
+    assert!(collect(&scene, 30).await.objects > 0);
+    assert!(!scene.node.has_object("x", &proposal));
+    scene.node.agrees().await;
 }
 
 #[tokio::test]

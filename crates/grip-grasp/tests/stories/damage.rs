@@ -1,7 +1,9 @@
 //! Damage to a data directory: the node starts, serves what is sound, names what is not, and mends
 //! what events or another server can bring back.
 
-use grip_grasp::DataSource;
+use std::time::Duration;
+
+use grip_grasp::{CheckOptions, CheckRange, DataSource, Disagreement};
 use grip_testkit::{
     Author, WorkTree,
     damage::{DAMAGE, Damage, Files, Repair},
@@ -9,7 +11,7 @@ use grip_testkit::{
 };
 use grip_types::Identifier;
 
-use crate::node::{HELD, Node, ZERO, addr, announce};
+use crate::node::{HELD, Node, Scene, ZERO, addr, announce};
 
 /// A served repository of one commit.
 async fn publish(node: &Node, owner: &Author, name: &str, tree: &WorkTree) -> String {
@@ -79,4 +81,104 @@ async fn damage_to_refs_is_mended_by_what_the_events_say() {
 #[tokio::test]
 async fn a_repository_that_cannot_be_used_is_named_and_stops_no_other() {
     suffers_all(Repair::ByHand).await;
+}
+
+/// A served pull request whose tip is gone is named, looked for, and shown again once it is back.
+#[tokio::test]
+async fn a_served_pull_request_without_its_tip_is_named_and_looked_for() {
+    let Scene {
+        owner,
+        mut node,
+        tree,
+        repo,
+        tip: main,
+    } = Scene::new().await;
+    let before = node.pack_files("x");
+    let tip = tree.commit("a", "proposal").unwrap();
+    let request = Author::new().pull_request(&owner, "x", &tip, "https://elsewhere.example/x.git");
+    node.accepts(&request, HELD).await;
+    let name = format!("refs/nostr/{}", request.id.to_hex());
+    let push = [(ZERO, tip.as_str(), name.as_str())];
+    node.push(&repo, &tree, &push).await.taken("");
+    assert!(node.serves(&request));
+    let mut packs = node.pack_files("x");
+    packs.retain(|pack| !before.contains(pack));
+    assert_eq!(packs.len(), 1, "the proposal has a pack of its own");
+    let dir = node.data_dir().join("git/.objects/x.git/objects/pack");
+    node.restart_after(|| {
+        for extension in ["idx", "rev", "pack"] {
+            let _ = std::fs::remove_file(dir.join(&packs[0]).with_extension(extension));
+        }
+    })
+    .await;
+
+    let x = Identifier::parse("x").unwrap();
+    let lost = |found: Vec<Disagreement>| {
+        let kinds = found.iter().map(|it| it.fault.kind());
+        kinds.filter(|kind| *kind == "lost_tip").count()
+    };
+    let audit = async || node.grasp().audit(&x).await.unwrap();
+    assert_eq!(lost(audit().await), 1);
+    let range = CheckRange {
+        after: None,
+        limit: 10,
+        time: Duration::from_secs(60),
+    };
+    let checked = node.grasp().check(range, CheckOptions::default()).await;
+    assert_eq!(lost(checked.unwrap().found), 1);
+    assert_eq!(
+        node.grasp().damage(&repo),
+        None,
+        "it is served all the same"
+    );
+    assert_eq!(node.refs(&repo)["refs/heads/main"], main);
+    // Whatever else happens meanwhile, it is looked for.
+    let grasp = node.grasp();
+    for _ in 0..2 {
+        assert_eq!(grasp.stats().purgatory.wanted, 1);
+        grasp
+            .process_newly_available_git_data(&x, DataSource::Fetch)
+            .await;
+    }
+
+    let pack = wire::pack(&tree, &tip, None).await.unwrap();
+    node.receive("x", pack).await.promote().unwrap();
+    grasp
+        .process_newly_available_git_data(&x, DataSource::Fetch)
+        .await;
+    assert_eq!(grasp.stats().purgatory.wanted, 0);
+    assert_eq!(node.refs(&repo)[&name], tip);
+    node.agrees().await;
+}
+
+#[tokio::test]
+async fn object_directories_that_belong_to_nobody_are_named() {
+    let scene = Scene::new().await;
+    let grasp = scene.node.grasp();
+    let stray = async |options| {
+        let range = CheckRange {
+            after: None,
+            limit: 10,
+            time: Duration::from_secs(60),
+        };
+        let checked = grasp.check(range, options).await.unwrap();
+        let found = checked.found.iter().map(ToString::to_string);
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(stray(CheckOptions::default()).await, [""; 0]);
+    let stores = scene.node.data_dir().join("git/.objects");
+    std::fs::create_dir_all(stores.join("left behind/objects/pack")).unwrap();
+    let found = stray(CheckOptions::default()).await;
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].contains(".objects/left behind is on disk"),
+        "{found:?}"
+    );
+    // It is nothing of ours: a person decides.
+    let repair = CheckOptions {
+        repair: true,
+        ..CheckOptions::default()
+    };
+    assert_eq!(stray(repair).await, found);
+    assert!(stores.join("left behind").exists());
 }

@@ -119,6 +119,16 @@ async fn refs_that_come_back_from_the_archive_wait_for_their_events_again() {
 /// Found by the model: its time was over between the move of the refs and the store.
 #[tokio::test]
 async fn a_state_that_expires_while_it_is_released_moves_no_ref() {
+    moves_no_ref_if_it_expires_at("release.refs_aligned").await;
+}
+
+/// Found by the model: its time was over between the push that moved the refs and its release.
+#[tokio::test]
+async fn a_state_that_expires_before_it_is_released_moves_no_ref() {
+    moves_no_ref_if_it_expires_at("push.refs_updated").await;
+}
+
+async fn moves_no_ref_if_it_expires_at(point: &'static str) {
     let scene = Scene::new().await;
     let next = scene.commit("next");
     let end = later(2);
@@ -129,7 +139,7 @@ async fn a_state_that_expires_while_it_is_released_moves_no_ref() {
     ];
     let state = scene.owner.sign_at(30618, "", tags, later(1));
     scene.node.accepts(&state, HELD).await;
-    fault::meet("release.refs_aligned", move || {
+    fault::meet(point, move || {
         while Timestamp::now() < end {
             std::thread::yield_now();
         }

@@ -25,6 +25,7 @@ mod roles;
 mod slow_uploads;
 mod staged;
 mod states;
+mod strangers;
 mod sync;
 mod unused_stores;
 mod vanish;

@@ -376,6 +376,11 @@ impl Node {
         self.running().db.close().await;
     }
 
+    /// Nothing can be written to the relay from now on.
+    pub(crate) async fn stop_writer(&self) {
+        self.running().relay.stop().await;
+    }
+
     /// Puts an empty repository on disk that no event speaks of.
     pub(crate) fn put_repository(&self, addr: &RepoAddr) {
         self.running().repositories.create(addr).unwrap();
@@ -460,6 +465,9 @@ fn small() -> grip_store::Options {
 }
 
 pub(crate) async fn told(mut reply: PushReply) -> Told {
+    if let Some(unread) = reply.unread.take() {
+        unread.drain().await;
+    }
     let mut bytes = Vec::new();
     while let Some(piece) = reply.body.next().await {
         bytes.extend_from_slice(&piece);

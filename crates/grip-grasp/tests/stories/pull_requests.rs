@@ -1,9 +1,11 @@
 //! Pull requests: the event first, git first, and the two at odds.
 
-use grip_testkit::{Author, WorkTree};
+use grip_relay::{Share, WritePolicy as _};
+use grip_testkit::{Author, WorkTree, wire};
+use grip_types::Origin;
 use nostr::prelude::Event;
 
-use crate::node::{HELD, ZERO, addr, announce_at, join, later, with_repository};
+use crate::node::{HELD, Scene, ZERO, addr, announce_at, join, later, with_repository};
 
 fn nostr_ref(event: &Event) -> String {
     format!("refs/nostr/{}", event.id.to_hex())
@@ -101,6 +103,118 @@ async fn g01_48_a_tip_that_is_here_already_needs_no_push() {
     let update = tree.commit("a", "update").unwrap();
     let update = author.pull_request_update(&owner, "x", &event, &update);
     node.accepts(&update, HELD).await;
+}
+
+/// What a signed event names stays: without a bound a stranger could fill the disk.
+#[tokio::test]
+async fn bytes_of_pull_requests_are_bounded_by_author_network_and_repository() {
+    let scene = Scene::new().await;
+    let (node, main) = (&scene.node, &scene.tip);
+    let request = |author: &Author, tip: &str| {
+        author.pull_request(&scene.owner, "x", tip, "https://elsewhere.example/x.git")
+    };
+    // A commit of 1 MiB beside the served one, and an event that names it.
+    let propose = |author: &Author, seed: u64| {
+        scene.tree.git(["checkout", "-q", main]).unwrap();
+        let tip = scene.tree.commit_noise_of(seed, 1, 1).unwrap();
+        (request(author, &tip), tip)
+    };
+    let push = async |event: &Event, tip: &str, from: &str| {
+        let command = [(ZERO, tip, nostr_ref(event))];
+        let command = command
+            .each_ref()
+            .map(|(old, new, name)| (*old, *new, name.as_str()));
+        let mut body = wire::commands(&command, wire::CAPABILITIES);
+        body.extend(wire::pack(&scene.tree, tip, Some(main)).await.unwrap());
+        node.push_bytes_from(Some(from), &scene.repo, body).await
+    };
+    let mib = 1 << 20;
+    let bounds = grip_grasp::PullRequestBytes {
+        per_author: 3 * mib / 2,
+        per_network: 5 * mib / 2,
+        per_repository: 64 * mib,
+    };
+    node.enforce(|policy| policy.pull_request_bytes = bounds)
+        .await;
+    let authors: Vec<Author> = (0..3).map(|_| Author::new()).collect();
+    let mut proposed = Vec::new();
+    for (author, seed) in [(0, 1), (0, 2), (1, 3), (2, 4)] {
+        let (event, tip) = propose(&authors[author], seed);
+        node.accepts(&event, HELD).await;
+        proposed.push((event, tip));
+    }
+    let pushed = async |n: usize, from: &str| push(&proposed[n].0, &proposed[n].1, from).await;
+    pushed(0, "203.0.113.1").await.taken("");
+    let told = pushed(1, "203.0.113.2").await;
+    told.refused("over quota: pull requests of this author");
+    assert!(!node.has_object("x", &proposed[1].1));
+    pushed(2, "203.0.113.1").await.taken("");
+    let told = pushed(3, "203.0.113.1").await;
+    told.refused("over quota: pull requests from your network");
+    pushed(3, "203.0.113.3").await.taken("");
+
+    // Nobody who maintains the repository asks for room.
+    let (own, tip) = propose(&scene.owner, 5);
+    node.accepts(&own, HELD).await;
+    push(&own, &tip, "203.0.113.1").await.taken("");
+    // Of a repository one network has a quarter of what is free.
+    let small = grip_grasp::PullRequestBytes {
+        per_repository: 4 * mib,
+        ..bounds
+    };
+    node.enforce(|policy| policy.pull_request_bytes = small)
+        .await;
+    let told = pushed(1, "203.0.113.9").await;
+    told.refused("over quota: pull requests");
+    node.agrees().await;
+}
+
+/// Events that name a commit that is here need no push: without a bound, a stranger could give a
+/// repository any number of refs.
+#[tokio::test]
+async fn refs_of_pull_requests_are_bounded_and_deletions_make_room() {
+    let scene = Scene::new().await;
+    let bounds = grip_grasp::PullRequestRefs {
+        per_author: 2,
+        per_repository: 3,
+    };
+    scene
+        .node
+        .enforce(|policy| policy.pull_request_refs = bounds)
+        .await;
+    let [one, two] = [Author::new(), Author::new()];
+    let request = |author: &Author, n: u64| {
+        let tags = vec![
+            vec!["a".to_owned(), scene.owner.coordinate("x")],
+            vec!["c".to_owned(), scene.tip.clone()],
+        ];
+        author.sign_at(1618, "", tags, later(n))
+    };
+    let first = request(&one, 1);
+    // It is the share of the network that it comes from, unless its author owns something here.
+    let grasp = scene.node.grasp();
+    let share = |event: &Event| grasp.share(event, Origin::Submitted);
+    assert_eq!(share(&first), Some(Share::Unrelated));
+    assert_eq!(grasp.share_bytes(&first, 700), 2_048);
+    assert_eq!(share(&request(&scene.owner, 1)), None);
+    scene.node.accepts(&first, "").await;
+    scene.node.accepts(&request(&one, 2), "").await;
+    let third = request(&one, 3);
+    scene
+        .node
+        .refuses(&third, "2 pull requests and updates")
+        .await;
+    scene.node.accepts(&request(&two, 1), "").await;
+    let more = request(&two, 2);
+    scene.node.refuses(&more, "only its maintainers").await;
+    scene.node.accepts(&request(&scene.owner, 1), "").await;
+    let deletion = one.delete_events(&[first.id]);
+    scene.node.accepts(&deletion, "").await;
+    let nostr = |(name, _): &(String, String)| name.starts_with("refs/nostr/");
+    let refs = scene.node.refs(&scene.repo).into_iter();
+    assert_eq!(refs.filter(nostr).count(), 3);
+    scene.node.refuses(&third, "only its maintainers").await;
+    scene.node.agrees().await;
 }
 
 #[tokio::test]

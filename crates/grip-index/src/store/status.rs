@@ -47,6 +47,11 @@ pub(crate) struct RestrictedTotals {
 }
 
 impl Status {
+    /// Whether not everybody may see all of it.
+    pub fn has_restricted(&self) -> bool {
+        self.restricted.repos + self.restricted.repos_gone > 0
+    }
+
     /// The same without what this reader may not see.
     pub fn for_reader(mut self, reader: Reader) -> Self {
         let restricted = std::mem::take(&mut self.restricted);

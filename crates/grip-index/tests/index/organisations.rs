@@ -203,6 +203,56 @@ async fn a_repository_that_another_source_lists_stays_when_one_leaves() {
 }
 
 #[tokio::test]
+async fn a_node_that_leaves_a_cluster_takes_its_repositories_along_as_the_settings_say() {
+    let server = PostgresServer::start().await.unwrap();
+    for how in [LeftSources::Hide, LeftSources::Remove] {
+        let test = TestDatabase::postgres(&server.url()).await;
+        let options = Options {
+            re_indexing_period: Duration::from_secs(1),
+            ..leaving(how)
+        };
+        let begin = async |node: &str| {
+            let source = FakeSource::hosted(node);
+            source.add("one");
+            source.tag("one", "v1.0.0", 1);
+            let db = test.another(node).await;
+            (Running::with(&db, &[&source], options.clone()).await, db)
+        };
+        let ((alpha, _db), (beta, beta_db)) = (begin("alpha").await, begin("beta").await);
+        let versions = async |running: &Running, count: usize| {
+            let have = || async { (running.feed().await.len() == count).then_some(()) };
+            until("the feed has so many versions", have).await.unwrap();
+        };
+        versions(&alpha, 2).await;
+
+        beta.stop().await;
+        beta_db.close().await;
+        versions(&alpha, 1).await;
+        let is_hidden = how == LeftSources::Hide;
+        until(
+            "what is hidden may come back, and the rest is gone",
+            || async {
+                let status = alpha.index.status().await.unwrap();
+                let jobs = alpha.jobs().await;
+                let waits = jobs.iter().any(|job| job.kind == "index-hosted@beta");
+                let sources = 1 + usize::from(is_hidden);
+                (status.sources.len() == sources && waits == is_hidden).then_some(())
+            },
+        )
+        .await
+        .unwrap();
+
+        if is_hidden {
+            // It is back with all that it had as soon as it comes back.
+            let (again, _db) = begin("beta").await;
+            versions(&alpha, 2).await;
+            again.stop().await;
+        }
+        alpha.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn instances_with_other_sources_never_postpone_each_others_work() {
     let server = PostgresServer::start().await.unwrap();
     let test = TestDatabase::postgres(&server.url()).await;

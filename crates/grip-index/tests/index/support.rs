@@ -81,6 +81,11 @@ impl FakeSource {
         })
     }
 
+    /// The repositories that `node` has itself.
+    pub fn hosted(node: &str) -> Arc<Self> {
+        Self::named(&format!("hosted@{node}"), node)
+    }
+
     /// The name by which the index knows a repository.
     pub fn full(&self, repo: &str) -> String {
         format!("{HOST}/{}/{repo}", self.owner)
@@ -241,6 +246,10 @@ impl FakeSource {
 impl Source for FakeSource {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn is_local(&self) -> bool {
+        self.name.starts_with("hosted@")
     }
 
     fn policy(&self) -> String {

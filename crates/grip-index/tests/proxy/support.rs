@@ -74,6 +74,26 @@ impl ServedRepositories for ServedSet {
     }
 }
 
+/// The checksum database of a node with its data in `dir`.
+pub async fn open_sumdb(test: &TestDatabase, dir: &Path, group: &TaskGroup) -> SumDb {
+    let options = SumDbOptions {
+        db: test.db().clone(),
+        name: None,
+        default_name: "sum.example".to_owned(),
+        seed: [7; 32],
+        directory: dir.join("sumdb"),
+        group: group.clone(),
+    };
+    SumDb::open(options).await.unwrap()
+}
+
+/// Has every version logged that a proxy with a checksum database serves.
+pub fn start_recorder(proxy: &Proxy, group: &TaskGroup) {
+    if let Some(recorder) = Recorder::new(proxy.clone()) {
+        drop(group.spawn("recorder", recorder.run(group.token())));
+    }
+}
+
 impl World {
     pub async fn new() -> Self {
         Self::with(Options::default(), "").await
@@ -117,22 +137,12 @@ impl World {
         });
         let index = index.await.unwrap();
         let sumdb = if is_logging {
-            let options = SumDbOptions {
-                db: test.db().clone(),
-                name: None,
-                default_name: "sum.example".to_owned(),
-                seed: [7; 32],
-                directory: dir.path().join("sumdb"),
-                group: group.clone(),
-            };
-            Some(SumDb::open(options).await.unwrap())
+            Some(open_sumdb(&test, dir.path(), &group).await)
         } else {
             None
         };
         let proxy = Proxy::new(test.db().clone(), hosted.clone(), sumdb, None, options);
-        if let Some(recorder) = Recorder::new(proxy.clone()) {
-            drop(group.spawn("recorder", recorder.run(group.token())));
-        }
+        start_recorder(&proxy, &group);
         Self {
             _dir: dir,
             repositories,

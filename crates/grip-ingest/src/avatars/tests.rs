@@ -298,7 +298,7 @@ async fn a_bucket_keeps_pictures_like_a_directory() {
         .with_access_key_id("key")
         .with_secret_access_key("s3cret");
     let url = "s3://pictures/of/people".parse().unwrap();
-    let pictures = PictureStore::s3(builder, &url).unwrap();
+    let pictures = PictureStore::at(grip_bucket::s3(builder, &url).unwrap());
     let picture = Picture::new(PNG.into()).unwrap();
     assert_eq!(pictures.get(&picture.digest).await.unwrap(), None);
     pictures.put(&picture).await.unwrap();
@@ -326,22 +326,4 @@ async fn a_bucket_keeps_pictures_like_a_directory() {
     pictures.remove(&picture.digest).await.unwrap();
     pictures.remove(&picture.digest).await.unwrap();
     assert_eq!(pictures.get(&picture.digest).await.unwrap(), None);
-}
-
-#[test]
-fn a_store_is_a_directory_or_a_bucket() {
-    let dir = TempDir::new().unwrap();
-    let new = dir.path().join("a/b");
-    assert!(PictureStore::open(new.to_str().unwrap()).is_ok());
-    assert!(new.is_dir());
-    for place in ["gs://bucket", "https://bucket.example/x", "file:///tmp"] {
-        assert!(
-            matches!(PictureStore::open(place), Err(OpenError::Scheme { .. })),
-            "{place}"
-        );
-    }
-    std::fs::write(dir.path().join("file"), "").unwrap();
-    let file = dir.path().join("file/pictures");
-    let error = PictureStore::open(file.to_str().unwrap()).err().unwrap();
-    assert!(matches!(error, OpenError::Directory { .. }), "{error}");
 }

@@ -17,8 +17,8 @@ use super::{
     departed::{Closed, Departure},
 };
 use crate::{
-    Advice, BreakerOptions, BreakerState, ClosedReason, HostClosed, HostStatus, Lane, Limits,
-    Reason, Refused, Verdict, Why,
+    Advice, BreakerOptions, BreakerState, ClosedReason, HostClosed, HostHistory, HostStatus, Lane,
+    Limits, Reason, Refused, Verdict, Why,
     breaker::{Blocked, Breaker},
 };
 
@@ -31,6 +31,9 @@ pub(crate) const RECHECK: Duration = Duration::from_millis(250);
 
 /// How long the number of requests that all instances have in flight is worth showing.
 const OBSERVED_IN_FLIGHT: Duration = Duration::from_secs(2);
+
+/// One of so many parts of the average is the newest time.
+const LATENCY_WEIGHT: u32 = 4;
 
 /// What is known about one host.
 #[derive(Debug)]
@@ -51,7 +54,9 @@ pub(super) struct Host {
     used_at: Instant,
     requests_total: u64,
     failures_total: u64,
-    has_succeeded: bool,
+    successes_total: u64,
+    /// Moving average of the time to the head of a response.
+    latency: Option<Duration>,
 }
 
 /// A start of a request.
@@ -125,7 +130,8 @@ impl Host {
             used_at: now,
             requests_total: 0,
             failures_total: 0,
-            has_succeeded: false,
+            successes_total: 0,
+            latency: None,
         }
     }
 
@@ -165,7 +171,21 @@ impl Host {
     }
 
     pub fn has_succeeded(&self) -> bool {
-        self.has_succeeded
+        self.successes_total > 0
+    }
+
+    pub fn history(&self) -> HostHistory {
+        HostHistory {
+            successes: self.successes_total,
+            failures: self.failures_total,
+            latency: self.latency,
+        }
+    }
+
+    /// Notes how long the head of a response took.
+    pub fn responded(&mut self, took: Duration) {
+        let average = |old: Duration| (old * (LATENCY_WEIGHT - 1) + took) / LATENCY_WEIGHT;
+        self.latency = Some(self.latency.map_or(took, average));
     }
 
     /// Whether no request is in flight.
@@ -246,7 +266,7 @@ impl Host {
             Outcome::Done { verdict: v, advice } => {
                 verdict = Some(v).filter(|_| !is_shared);
                 self.failures_total += u64::from(v == Verdict::Failure);
-                self.has_succeeded |= v == Verdict::Success;
+                self.successes_total += u64::from(v == Verdict::Success);
                 self.heed(advice, now);
             }
         }

@@ -86,6 +86,32 @@ async fn a_request_gives_its_slot_back_however_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_history_of_a_host_is_how_its_requests_ended_and_how_soon_it_responds() {
+    let throttle = throttle();
+    assert_eq!(throttle.history(&domain()), HostHistory::default());
+    let ends = [
+        (Verdict::Success, 400),
+        (Verdict::Failure, 800),
+        (Verdict::Neutral, 500),
+    ];
+    for (verdict, ms) in ends {
+        let permit = take(&throttle).await.unwrap();
+        throttle.responded(&domain(), Duration::from_millis(ms));
+        permit.finish(verdict, None);
+    }
+    let wanted = HostHistory {
+        successes: 1,
+        failures: 1,
+        latency: Some(Duration::from_millis(500)),
+    };
+    assert_eq!(throttle.history(&domain()), wanted);
+    // Of a host that was never asked nothing is kept.
+    let other = Domain::parse("other.example").unwrap();
+    throttle.responded(&other, Duration::from_secs(1));
+    assert_eq!(throttle.history(&other), HostHistory::default());
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_end_of_a_permit_is_noticed_by_those_who_wait() {
     let throttle = throttle();
     let mut freed = throttle.freed();

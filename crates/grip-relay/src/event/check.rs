@@ -114,9 +114,6 @@ fn check_rules(event: &Event, limits: &Limits, now: Timestamp) -> Result<(), Str
             "invalid: an event refers to at most {most} events and addresses here"
         ));
     }
-    if event.is_protected() {
-        return Err("blocked: protected events (NIP-70) are not taken here".into());
-    }
     if reposts_protected(event) {
         return Err("blocked: the reposted event is protected (NIP-70)".into());
     }

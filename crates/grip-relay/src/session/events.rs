@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use grip_nostr::{Event, Timestamp};
-use grip_types::Origin;
+use grip_types::{EventSource, Origin};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Connection;
 use crate::{
-    Limits, admit,
+    Answer, Limits,
+    access::Login,
+    admit,
     event::{self, Checked},
     in_flight::InFlightPermit,
     reply,
@@ -103,7 +105,7 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
         }
         let mut run = Run::default();
         for (event, permits) in batch {
-            match within_share(connection, event) {
+            match within_share(connection, from_author(connection, event)) {
                 Checked::Event(event) if connection.policy.defers(&event) => {
                     judge(connection, std::mem::take(&mut run)).await;
                     settle(connection, event).await;
@@ -130,11 +132,28 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
     }
 }
 
-/// Refuses an event that is taken from anybody if its network has sent too many bytes of those.
-fn within_share(connection: &Connection, checked: Checked) -> Checked {
+/// Refuses a protected event (NIP-70, E-9) of anybody who has not shown its author's key.
+fn from_author(connection: &Connection, checked: Checked) -> Checked {
     let event = match checked {
-        Checked::Event(event) if connection.policy.is_unrelated(&event, Origin::Submitted) => event,
+        Checked::Event(event) if event.is_protected() => event,
         other => return other,
+    };
+    let sender = connection.login.as_ref().and_then(Login::member);
+    if sender == Some(event.pubkey) {
+        return Checked::Event(event);
+    }
+    let text = "blocked: a protected event (NIP-70) is taken from its authenticated author alone";
+    Checked::Refused {
+        id: event.id.to_hex(),
+        answer: Answer::refused(text),
+        event: Some(Box::new(event)),
+    }
+}
+
+/// Refuses an event if its network has sent too many bytes of its kind of events.
+fn within_share(connection: &Connection, checked: Checked) -> Checked {
+    let Checked::Event(event) = checked else {
+        return checked;
     };
     let Connection {
         shared,
@@ -142,7 +161,11 @@ fn within_share(connection: &Connection, checked: Checked) -> Checked {
         policy,
         ..
     } = connection;
-    match admit::beyond_share(shared, policy.as_ref(), *network, &event) {
+    let source = EventSource {
+        origin: Origin::Submitted,
+        network: *network,
+    };
+    match admit::beyond_share(shared, policy.as_ref(), source, &event) {
         None => Checked::Event(event),
         Some(answer) => Checked::Refused {
             id: event.id.to_hex(),

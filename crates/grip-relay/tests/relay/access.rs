@@ -204,3 +204,25 @@ async fn a_key_that_is_struck_off_loses_its_connections_at_once() {
     let proof = proof(&private.member, &challenge, URL, now());
     assert!(!prove(&mut client, &proof).await.0);
 }
+
+/// E-9, NIP-70: a protected event comes from its author, who has shown the key.
+#[tokio::test]
+async fn a_protected_event_is_taken_from_its_authenticated_author_alone() {
+    let private = Private::start().await;
+    let mut client = private.log_in().await;
+    let own = private.member.event(1, "mine", &[&["-"]], now());
+    assert_eq!(client.publish(&own).await, (true, String::new()));
+    let others = Author::new().event(1, "theirs", &[&["-"]], now());
+    client.refused(&others, "blocked: a protected event").await;
+    let text = serde_json::to_string(&own).unwrap();
+    for (kind, is_taken) in [(6, false), (16, false), (1, true)] {
+        let repost = private.member.event(kind, &text, &[], now());
+        assert_eq!(client.publish(&repost).await.0, is_taken, "{kind}");
+    }
+    // Nobody can show a key to a public relay.
+    let (_node, mut client, author) = start();
+    let own = author.event(1, "mine", &[&["-"]], now());
+    client.refused(&own, "blocked: a protected event").await;
+    let open = author.event(1, "for all", &[&["t", "-"]], now());
+    assert!(client.publish(&open).await.0);
+}

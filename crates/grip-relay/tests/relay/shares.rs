@@ -222,3 +222,27 @@ async fn bytes_of_events_that_need_no_relation_are_bounded_by_network() {
     assert!(other.publish(&list).await.0);
     assert!(client.publish(&Author::new().note(&content)).await.0);
 }
+
+/// An event of many tags takes more of the disk than it is long: each of them is in an index.
+#[tokio::test]
+async fn bytes_of_related_events_are_bounded_by_network_with_their_index() {
+    let (node, mut client, _) = start();
+    let content = "x".repeat(60_000);
+    let references: Vec<String> = (0..450).map(|n| format!("{n:064x}")).collect();
+    let tags: Vec<[&str; 2]> = references.iter().map(|id| ["e", id.as_str()]).collect();
+    let tags: Vec<&[&str]> = tags.iter().map(<[&str; 2]>::as_slice).collect();
+    let mut taken = 0;
+    let message = loop {
+        let issue = Author::new().event(1_621, &content, &tags, now());
+        let (accepted, message) = client.publish(&issue).await;
+        if !accepted {
+            break message;
+        }
+        taken += 1;
+        assert!(taken < 300, "32 MiB of 135 kB each are less");
+    };
+    assert!(message.starts_with("rate-limited:"), "{message}");
+    assert!(taken > 200, "{taken}");
+    let issue = Author::new().event(1_621, &content, &tags, now());
+    assert!(node.connect_from("192.0.2.2").publish(&issue).await.0);
+}

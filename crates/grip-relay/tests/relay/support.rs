@@ -9,7 +9,9 @@ use std::{
 
 use futures_util::{Sink, Stream, future::BoxFuture};
 use grip_nostr::{Event, Kind, Timestamp};
-use grip_relay::{Access, Answer, Frame, Limits, Peer, Rates, Relay, Verdict, WritePolicy, Writer};
+use grip_relay::{
+    Access, Answer, Frame, Limits, Peer, Rates, Relay, Share, Verdict, WritePolicy, Writer,
+};
 use grip_store::{EventStore, EventView, Options, StoreError};
 use grip_tasks::{JoinHandle, TaskGroup};
 use grip_types::{EventSource, Origin};
@@ -82,8 +84,12 @@ impl WritePolicy for TestPolicy {
         event.kind == DEFERRED
     }
 
-    fn is_unrelated(&self, event: &Event, _origin: Origin) -> bool {
-        event.kind == Kind::from(10_317)
+    fn share(&self, event: &Event, _origin: Origin) -> Option<Share> {
+        match event.kind.as_u16() {
+            10_317 => Some(Share::Unrelated),
+            1_621 => Some(Share::Related),
+            _ => None,
+        }
     }
 
     fn noted(&self, event: &Event, answer: &Answer) {

@@ -1,6 +1,7 @@
 use futures_util::{FutureExt as _, StreamExt as _, future::join_all, stream::FuturesUnordered};
 use grip_db::{on_both_engines, prepare_all};
 use grip_testkit::{Author, until, within};
+use grip_types::Owner;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -189,7 +190,7 @@ on_both_engines! {
 
     async fn a_command_that_finds_too_many_waiting_is_refused_at_once(test: TestDatabase) {
         let (_node, admin) = admin(test.db()).await;
-        let turn = admin.turns.enter(&()).await.unwrap();
+        let turn = admin.turns.enter(&(), Owner::default()).await.unwrap();
         let commands = (0..=MAX_WAITING).map(|_| executed(&admin, Command::Reindex, context(None)));
         let mut commands: FuturesUnordered<_> = commands.collect();
         let first = within("one is refused", commands.next()).await.unwrap().unwrap();

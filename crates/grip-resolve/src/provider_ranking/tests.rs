@@ -50,6 +50,7 @@ fn a_failing_host_comes_later_and_an_open_one_last() {
             successes,
             failures,
             is_open,
+            latency: None,
         },
         ..node(url, HOUR)
     };
@@ -71,6 +72,26 @@ fn a_failing_host_comes_later_and_an_open_one_last() {
         "https://shut/",
     ];
     assert_eq!(urls(&ranked), wanted);
+}
+
+#[test]
+fn of_hosts_that_answer_alike_the_faster_comes_first_and_says_so() {
+    let with = |url: &str, ms| Candidate {
+        health: HostHealth {
+            successes: 9,
+            failures: 1,
+            latency: Some(Duration::from_millis(ms)),
+            ..HostHealth::default()
+        },
+        ..node(url, HOUR)
+    };
+    let candidates = spread(vec![with("https://far/", 900), with("https://near/", 40)]);
+    let ranked = rank(candidates, &Options::default(), None, 9);
+    assert_eq!(urls(&ranked), ["https://near/", "https://far/"]);
+    assert_eq!(
+        ranked[0].why,
+        "offered by a node, answered 9 of 10 requests, responds after 40 ms, signed 1 h ago"
+    );
 }
 
 /// Each named by a node of its own.
@@ -168,7 +189,8 @@ fn denied_hosts_and_those_below_them_are_left_out() {
 }
 
 fn any_candidate() -> impl Strategy<Value = Candidate> {
-    let health = (0..3_u32, 0..3_u32, any::<bool>());
+    let took_ms = prop::option::of(0..3_u64);
+    let health = (0..3_u64, 0..3_u64, any::<bool>(), took_ms);
     (
         0..6_u8,
         0..4_u8,
@@ -177,7 +199,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
         health,
     )
         .prop_map(
-            |(url, named, days, region, (successes, failures, is_open))| Candidate {
+            |(url, named, days, region, (successes, failures, is_open, took_ms))| Candidate {
                 named_by: match named {
                     0 => NamedBy::Owner,
                     n => NamedBy::Node(PeerName::from_bytes(&[n; 38]).unwrap()),
@@ -187,6 +209,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate> {
                     successes,
                     failures,
                     is_open,
+                    latency: took_ms.map(Duration::from_millis),
                 },
                 ..node(
                     &format!("https://h{url}.example/"),

@@ -77,13 +77,71 @@ impl Conditions {
         loss: 0.03,
         ..Self::HOMES
     };
-    pub const ROWS: [Self; 5] = [
-        Self::CALM,
-        Self::SERVERS,
-        Self::HOMES,
-        Self::STORM,
-        Self::HOMES_QUIC,
+    /// Whole networks, and of a hundred lookups those that have to find the newest manifest.
+    pub const NETWORKS: [(Self, f64); 5] = [
+        (Self::CALM, 97.0),
+        (Self::SERVERS, 92.0),
+        (Self::HOMES, 78.0),
+        (Self::STORM, 50.0),
+        (Self::HOMES_QUIC, 85.0),
     ];
+    /// A calm network in which one thing is otherwise, and the same.
+    pub const ONE_BY_ONE: [(Self, f64); 13] = [
+        (Self::up_and_down("up 24 h, down 2 h", 24.0, 2.0), 85.0),
+        (Self::up_and_down("up 8 h, down 4 h", 8.0, 4.0), 85.0),
+        (Self::up_and_down("up 2 h, down 2 h", 2.0, 2.0), 45.0),
+        (Self::killed("10 % just gone", 0.1), 85.0),
+        (Self::killed("30 % just gone", 0.3), 75.0),
+        (Self::loss("1 % of packets lost", 0.01), 90.0),
+        (Self::loss("5 % of packets lost", 0.05), 75.0),
+        (Self::nat("30 % behind a NAT", 0.3), 92.0),
+        (Self::nat("50 % behind a NAT", 0.5), 92.0),
+        (Self::nat("70 % behind a NAT", 0.7), 92.0),
+        (Self::liars("5 % liars", 0.05), 85.0),
+        (Self::liars("10 % liars", 0.1), 75.0),
+        (Self::liars("30 % liars", 0.3), 45.0),
+    ];
+
+    const fn up_and_down(name: &'static str, up: f64, down: f64) -> Self {
+        Self {
+            name,
+            up,
+            down,
+            ..Self::CALM
+        }
+    }
+
+    const fn killed(name: &'static str, killed: f64) -> Self {
+        Self {
+            name,
+            killed,
+            ..Self::CALM
+        }
+    }
+
+    const fn loss(name: &'static str, loss: f64) -> Self {
+        Self {
+            name,
+            loss,
+            ..Self::CALM
+        }
+    }
+
+    const fn nat(name: &'static str, nat: f64) -> Self {
+        Self {
+            name,
+            nat,
+            ..Self::CALM
+        }
+    }
+
+    const fn liars(name: &'static str, liars: f64) -> Self {
+        Self {
+            name,
+            liars,
+            ..Self::CALM
+        }
+    }
 }
 
 /// How a node lies.
@@ -119,7 +177,6 @@ pub(super) struct World {
     /// The first half of each place: enough to tell nodes apart.
     places: Vec<u128>,
     by_name: HashMap<PeerName, usize>,
-    liars: Vec<usize>,
     seed: u64,
     start: Instant,
 }
@@ -153,13 +210,10 @@ impl World {
         let (places, nodes): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
         let named = nodes.iter().enumerate();
         let by_name = named.map(|(n, node)| (node.name.clone(), n)).collect();
-        let is_liar = |n: &usize| nodes[*n].lie.is_some() && nodes[*n].is_dialable;
-        let liars = (0..nodes.len()).filter(is_liar).collect();
         Self {
             conditions,
             places,
             by_name,
-            liars,
             nodes,
             seed,
             start: Instant::now(),
@@ -290,9 +344,8 @@ impl World {
 
     /// Liars near `place`.
     pub fn liars_near(&self, place: u128) -> Vec<usize> {
-        let mut liars = self.sorted(self.liars.clone(), place);
-        liars.truncate(limits::PEERS);
-        liars
+        let is_liar = |n: usize| self.nodes[n].lie.is_some() && self.nodes[n].is_dialable;
+        self.nearest(place, limits::PEERS, is_liar)
     }
 }
 

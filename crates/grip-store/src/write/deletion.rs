@@ -9,7 +9,9 @@ use nostr::prelude::{Event, EventId, Timestamp};
 
 use super::{Put, WriteView, indexes::has_address};
 use crate::{
-    StoreError, keys,
+    StoreError,
+    changes::Which,
+    keys,
     record::Record,
     requests::{RequestRow, Retention, Stage, Vanished, is_request},
     tables::Tables,
@@ -52,13 +54,38 @@ impl WriteView<'_> {
     pub fn end_vanishing(&mut self, vanished: &Vanished) -> Result<(), StoreError> {
         let pending = keys::vanishing_author(vanished.author.as_bytes());
         let key = [&pending[..], vanished.request.as_bytes()].concat();
-        self.guarded(|view| Ok(view.unset(|tables| tables.targets, &key)?))
+        self.guarded(|view| Ok(view.unset(Which::Targets, &key)?))
     }
 
     /// Notes that requests were of use: their time begins again, and those that were not served any
     /// more are.
     pub fn use_requests(&mut self, ids: &[EventId], now: Timestamp) -> Result<(), StoreError> {
         self.guarded(|view| ids.iter().try_for_each(|id| view.use_request(id, now)))
+    }
+
+    /// Gives a request the times that another server has seen and used it; says whether that changed
+    /// anything. What this server knows of its use counts more.
+    pub fn backdate_request(
+        &mut self,
+        id: &EventId,
+        first_seen: Timestamp,
+        last_used: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        self.guarded(|view| {
+            let Some(row) = view.lookup().request(id)? else {
+                return Ok(false);
+            };
+            let dated = RequestRow {
+                first_seen: row.first_seen.min(first_seen.as_secs()),
+                last_used: row.last_used.or(last_used.map(|at| at.as_secs())),
+                ..row
+            };
+            let (before, after) = (row.encode(), dated.encode());
+            if before != after {
+                view.set(Which::Requests, id.as_bytes(), &after)?;
+            }
+            Ok(before != after)
+        })
     }
 
     /// Brings requests to where they have come by now.
@@ -127,7 +154,7 @@ impl WriteView<'_> {
             json: &[],
         };
         let key = request.id.as_bytes();
-        Ok(self.set(|tables| tables.requests, key, &row.encode())?)
+        Ok(self.set(Which::Requests, key, &row.encode())?)
     }
 
     pub(super) fn delete_targets(
@@ -162,7 +189,7 @@ impl WriteView<'_> {
         until: u64,
     ) -> Result<(), StoreError> {
         let key = [target, request.as_bytes()].concat();
-        Ok(self.set(|tables| tables.targets, &key, &until.to_be_bytes())?)
+        Ok(self.set(Which::Targets, &key, &until.to_be_bytes())?)
     }
 
     fn delete_id(
@@ -219,7 +246,7 @@ impl WriteView<'_> {
             last_used: Some(now.as_secs()),
             json: &[],
         };
-        Ok(self.set(|tables| tables.requests, id.as_bytes(), &row.encode())?)
+        Ok(self.set(Which::Requests, id.as_bytes(), &row.encode())?)
     }
 
     /// Takes a request out of service; it still refuses what it is about.
@@ -236,7 +263,7 @@ impl WriteView<'_> {
         };
         let row = row.encode();
         self.take_out(&serial)?;
-        Ok(self.set(|tables| tables.requests, id.as_bytes(), &row)?)
+        Ok(self.set(Which::Requests, id.as_bytes(), &row)?)
     }
 
     /// Forgets a request: what it was about is admissible again.
@@ -244,13 +271,13 @@ impl WriteView<'_> {
         if let Some(request) = self.lookup().request_event(id)? {
             for target in targets_of(&request) {
                 let key = [&target[..], id.as_bytes()].concat();
-                self.unset(|tables| tables.targets, &key)?;
+                self.unset(Which::Targets, &key)?;
             }
         }
         if let Some(serial) = self.lookup().serial_of(id.as_bytes())? {
             self.take_out(&serial)?;
         }
-        Ok(self.unset(|tables| tables.requests, id.as_bytes())?)
+        Ok(self.unset(Which::Requests, id.as_bytes())?)
     }
 }
 

@@ -7,6 +7,7 @@ use nostr::prelude::{Event, EventId, Timestamp};
 use super::WriteView;
 use crate::{
     StoreError,
+    changes::Which,
     keys::{self, Serial},
     lookup::parse,
     record::{Head, Record},
@@ -21,7 +22,56 @@ fn has_history(kind: u16) -> bool {
     [kinds::ANNOUNCEMENT.as_u16(), kinds::STATE.as_u16()].contains(&kind)
 }
 
+/// What became of a version that another server had replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is the author's to return to.
+    Stored,
+    /// It is here already, replaced or served.
+    Duplicate,
+    /// No later version of its address is served.
+    Unserved,
+    /// Its author asked for its deletion.
+    Deleted,
+    /// Later ones take up all that is kept of an address.
+    Beyond,
+}
+
 impl WriteView<'_> {
+    /// Keeps a version of an announcement or state that another server had replaced, as if it had been
+    /// replaced here.
+    pub fn keep_version(&mut self, event: &Event) -> Result<Kept, StoreError> {
+        self.guarded(|view| view.keep_checked(event))
+    }
+
+    fn keep_checked(&mut self, event: &Event) -> Result<Kept, StoreError> {
+        let head = Head::of(event);
+        let served = if has_history(head.kind) {
+            self.other_version(&head)?
+        } else {
+            None
+        };
+        match served {
+            Some(served) if served.position == head.position => return Ok(Kept::Duplicate),
+            Some(served) if served.position < head.position => {}
+            _ => return Ok(Kept::Unserved),
+        }
+        if self.lookup().deletion_of(event)?.is_some() {
+            return Ok(Kept::Deleted);
+        }
+        let prefix = prefix(&head);
+        let key = [&prefix[..], &head.position].concat();
+        if self.tables.history.get(&self.txn, &key)?.is_some() {
+            return Ok(Kept::Duplicate);
+        }
+        let mut record = Vec::new();
+        head.encode(event, &mut record)?;
+        self.set(Which::History, &key, &record)?;
+        self.trim(&prefix)?;
+        let is_kept = self.tables.history.get(&self.txn, &key)?.is_some();
+        Ok(if is_kept { Kept::Stored } else { Kept::Beyond })
+    }
+
     /// Takes an event out and puts the version before it, if there is one, in its place. Says whether
     /// it was here.
     pub fn roll_back(&mut self, id: &EventId, now: Timestamp) -> Result<bool, StoreError> {
@@ -57,7 +107,7 @@ impl WriteView<'_> {
                 }
             }
             for key in &stale {
-                view.unset(|tables| tables.history, key)?;
+                view.unset(Which::History, key)?;
             }
             Ok(stale.len())
         })
@@ -71,7 +121,7 @@ impl WriteView<'_> {
         if has_history(head.kind) {
             let prefix = prefix(&head);
             let key = [&prefix[..], &head.position].concat();
-            self.set(|tables| tables.history, &key, &bytes)?;
+            self.set(Which::History, &key, &bytes)?;
             self.trim(&prefix)?;
         }
         self.take_out(serial)
@@ -88,7 +138,7 @@ impl WriteView<'_> {
             }
         }
         for key in beyond {
-            self.unset(|tables| tables.history, &key)?;
+            self.unset(Which::History, &key)?;
         }
         Ok(())
     }
@@ -110,7 +160,7 @@ impl WriteView<'_> {
             };
             let (key, version): (Vec<u8>, Event) = (key.to_vec(), parse(Record::decode(record)?)?);
             drop(found);
-            self.unset(|tables| tables.history, &key)?;
+            self.unset(Which::History, &key)?;
             let head = Head::of(&version);
             let is_over = head.expiration.is_some_and(|at| at <= now.as_secs());
             if !is_over && self.lookup().deletion_of(&version)?.is_none() {
@@ -129,7 +179,7 @@ impl WriteView<'_> {
             }
         }
         for key in gone {
-            self.unset(|tables| tables.history, &key)?;
+            self.unset(Which::History, &key)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use nostr::prelude::{Event, EventId, Kind};
 use super::WriteView;
 use crate::{
     StoreError,
-    compaction::Which,
+    changes::Which,
     keys::{self, AUTHOR_KIND_LEN, POSITION_LEN, Position, Serial},
     record::Head,
     view::Transaction,
@@ -31,18 +31,18 @@ impl WriteView<'_> {
         let mut record = std::mem::take(&mut self.buffer);
         head.encode(event, &mut record)?;
         // Serials only grow, so the record goes behind the last one without a search.
-        self.note(|tables| tables.events, &serial, Some(&record));
+        self.note(Which::Events, &serial, Some(&record));
         let events = self.tables.events;
         events.put_with_flags(&mut self.txn, PutFlags::APPEND, &serial, &record)?;
         self.buffer = record;
-        self.set(|tables| tables.ids, head.id(), &serial)?;
+        self.set(Which::Ids, head.id(), &serial)?;
         if has_address(head.kind) {
             let key = keys::address_key(head.kind, &head.d, &head.author);
-            self.set(|tables| tables.addresses, &key, &serial)?;
+            self.set(Which::Addresses, &key, &serial)?;
         }
         if let Some(at) = head.expiration {
             let key = keys::expiration(at, head.id());
-            self.set(|tables| tables.expirations, &key, &serial)?;
+            self.set(Which::Expirations, &key, &serial)?;
         }
         let mut room = [0; 18];
         let entry = head.entry(serial);
@@ -56,14 +56,14 @@ impl WriteView<'_> {
         each_index(&head, |which, key| self.unset(which, key))?;
         if let Some(at) = head.expiration {
             let key = keys::expiration(at, head.id());
-            self.unset(|tables| tables.expirations, &key)?;
+            self.unset(Which::Expirations, &key)?;
         }
         if has_address(head.kind) {
             let key = keys::address_key(head.kind, &head.d, &head.author);
-            self.unset(|tables| tables.addresses, &key)?;
+            self.unset(Which::Addresses, &key)?;
         }
-        self.unset(|tables| tables.ids, head.id())?;
-        self.unset(|tables| tables.events, serial)?;
+        self.unset(Which::Ids, head.id())?;
+        self.unset(Which::Events, serial)?;
         Ok(EventId::from_byte_array(*head.id()))
     }
 }
@@ -75,12 +75,12 @@ fn each_index(
 ) -> Result<(), StoreError> {
     let mut room = [0; MAX_INDEX_KEY];
     let mut act = |which, prefix: &[u8]| act(which, join(&mut room, prefix, &head.position));
-    act(|tables| tables.by_time, &[])?;
-    act(|tables| tables.by_kind, &head.kind.to_be_bytes())?;
+    act(Which::ByTime, &[])?;
+    act(Which::ByKind, &head.kind.to_be_bytes())?;
     let author_kind = keys::author_kind(&head.author, head.kind);
-    act(|tables| tables.by_author, &author_kind)?;
+    act(Which::ByAuthor, &author_kind)?;
     for tag in &head.tags {
-        act(|tables| tables.by_tag, tag)?;
+        act(Which::ByTag, tag)?;
     }
     Ok(())
 }

@@ -146,6 +146,24 @@ fn references_of_idle_kinds_do_not_count() {
 }
 
 #[test]
+fn ids_of_one_author_and_kind_are_listed_the_newest_first() {
+    let store = Fixture::new();
+    for (number, author, kind, at) in [(1, ALICE, 1, 10), (2, ALICE, 1, 30), (3, ALICE, 2, 20)] {
+        store.put(&event(number, author, kind, at, &[]));
+    }
+    let view = store.store.read().unwrap();
+    let ids = |kind: u16, max| {
+        let author = event(1, ALICE, 1, 10, &[]).pubkey;
+        view.ids_of(&author, nostr::prelude::Kind::from(kind), max)
+            .unwrap()
+    };
+    assert_eq!(ids(1, 9), [id(2), id(1)]);
+    assert_eq!(ids(1, 1), [id(2)]);
+    assert_eq!(ids(2, 9), [id(3)]);
+    assert!(ids(3, 9).is_empty());
+}
+
+#[test]
 fn references_are_found_by_every_relation_tag() {
     let store = Fixture::new();
     let repo = address(30_617, ALICE, "a:b");

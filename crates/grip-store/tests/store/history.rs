@@ -1,6 +1,6 @@
 //! Versions of announcements and states that others replaced, and how they come back.
 
-use grip_store::{EventView as _, Put};
+use grip_store::{EventView as _, Kept, Put};
 
 use crate::support::*;
 
@@ -93,4 +93,39 @@ fn what_has_expired_is_rolled_back_by_its_owner_and_its_history_ends_with_the_ad
     assert_eq!(store.store.write(stale).unwrap(), 0);
     store.store.write(|view| view.remove(&id(4))).unwrap();
     assert_eq!(store.store.write(stale).unwrap(), 1);
+}
+
+/// L-7: what another server had replaced stands where it would stand if it had been replaced here.
+#[test]
+fn versions_of_another_server_are_kept_behind_the_one_that_is_served() {
+    let store = Fixture::new();
+    let keep = |event: &nostr::prelude::Event| {
+        let kept = store.store.write(|view| view.keep_version(event));
+        kept.unwrap()
+    };
+    assert_eq!(keep(&version(2, 20)), Kept::Unserved);
+    store.put(&version(3, 30));
+    store.put(&delete(8, 1));
+    assert_eq!(keep(&version(1, 10)), Kept::Deleted);
+    assert_eq!(keep(&version(2, 20)), Kept::Stored);
+    assert_eq!(keep(&version(2, 20)), Kept::Duplicate);
+    assert_eq!(keep(&version(3, 30)), Kept::Duplicate);
+    assert_eq!(keep(&version(4, 40)), Kept::Unserved);
+    let note = event(101, ALICE, 30_023, 1, &[&["d", "r"]]);
+    assert_eq!(keep(&note), Kept::Unserved);
+    store.put(&delete(9, 3));
+    assert_eq!(store.all(), [8, 9, 2]);
+}
+
+#[test]
+fn a_version_of_another_server_beyond_the_bound_is_not_kept() {
+    let store = Fixture::new();
+    for number in 10..=30 {
+        store.put(&version(number, u64::from(number)));
+    }
+    let kept = store.store.write(|view| view.keep_version(&version(1, 1)));
+    assert_eq!(kept.unwrap(), Kept::Beyond);
+    let view = store.store.read().unwrap();
+    let history = view.history(&address(30_618, ALICE, "r")).unwrap();
+    assert_eq!(history.len(), 16);
 }

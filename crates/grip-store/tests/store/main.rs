@@ -10,5 +10,6 @@ mod history;
 mod model;
 mod query;
 mod replace;
+mod replica;
 mod requests;
 mod support;

@@ -326,3 +326,31 @@ fn spans_are_settings() {
     let due = store.store.read().unwrap().requests_due(now, &retention, 9);
     assert_eq!(due.unwrap(), [id(2)]);
 }
+
+/// L-7: a request goes on where it was on another server, and what is known here counts more.
+#[test]
+fn the_times_of_another_server_are_taken_over_once() {
+    let store = Fixture::new();
+    store.put_at(&request(), days(29));
+    let backdate = |seen: Timestamp, used: Option<Timestamp>| {
+        let request = request().id;
+        let dated = store
+            .store
+            .write(|view| view.backdate_request(&request, seen, used));
+        dated.unwrap()
+    };
+    assert!(backdate(NOW, None));
+    assert!(!backdate(NOW, None), "nothing is left to be changed");
+    assert!(!backdate(days(3), None), "it was seen before that");
+    store.age(second_before(days(30)));
+    assert_eq!(store.counts(), (1, 0));
+    store.age(days(30));
+    assert_eq!(store.counts(), (0, 1));
+    assert!(backdate(NOW, Some(days(5))));
+    assert!(!backdate(NOW, Some(days(6))), "its use is known");
+    let unknown = note().id;
+    let dated = store
+        .store
+        .write(|view| view.backdate_request(&unknown, NOW, None));
+    assert!(!dated.unwrap());
+}

@@ -14,7 +14,7 @@
 use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use grip_git::remote::{Advertisement, MAX_WANTS, Version};
-use grip_types::Oid;
+use grip_types::{ByteLru, Oid};
 use lru::LruCache;
 use tokio::time::Instant;
 use url::Url;
@@ -24,10 +24,7 @@ use super::{
     protocol_v0::{PreparedRequests, V0Request},
     url_facts::{BYTES_PER_OID, UrlFacts},
 };
-use crate::{
-    byte_lru::{ByteLru, of_url},
-    fetch::Job,
-};
+use crate::{fetch::Job, weights::of_url};
 
 /// How long a fact is believed.
 const BELIEVED_FOR: Duration = Duration::from_secs(600);

@@ -32,12 +32,12 @@ async fn who_named_a_server_pays_for_the_refs_that_it_lists() -> Result<()> {
     }));
     let (one, other) = (payer(), payer());
     for payer in [one, other] {
-        let meter = Meter::paid_by(payer, &budget)?;
+        let meter = Meter::of_look(payer, &budget)?;
         let refs = desk.fetch.list_refs(&url, &names, &meter).await?;
         ensure!(refs.values().eq([&parse(&main)]), "{refs:?}");
         ensure!(meter.received() > 10, "{} bytes came", meter.received());
-        ensure!(Meter::paid_by(payer, &budget).err() == Some(Spent::Author));
+        ensure!(Meter::of_look(payer, &budget).err() == Some(Spent::Author));
     }
-    ensure!(Meter::paid_by(payer(), &budget).is_ok());
+    ensure!(Meter::of_look(payer(), &budget).is_ok());
     Ok(())
 }

@@ -145,3 +145,26 @@ async fn blocking_work_is_waited_for() {
     assert_eq!(group.shutdown(GRACE).await, Ended::Drained);
     assert_eq!(answer.await.unwrap(), 7);
 }
+
+#[tokio::test]
+async fn work_of_low_priority_gives_way_and_is_owned_like_any_other() {
+    let group = TaskGroup::new("test");
+    let threads = LowPriorityThreads::new(1).unwrap();
+    let work = || rustix::process::getpriority_process(None).unwrap();
+    let here = group.spawn_blocking("usual", work).await.unwrap();
+    let there = group.spawn_low_priority(&threads, "low", work).await;
+    assert!(there.unwrap() > here, "a higher number gives way");
+
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    let (end, ends) = std::sync::mpsc::sync_channel::<()>(1);
+    group.spawn_low_priority(&threads, "low", move || {
+        begun.send(()).unwrap();
+        ends.recv()
+    });
+    let waiting = group.spawn_low_priority(&threads, "low", || ());
+    begins.await.unwrap();
+    drop(threads);
+    end.send(()).unwrap();
+    waiting.await.unwrap();
+    assert_eq!(group.shutdown(GRACE).await, Ended::Drained);
+}

@@ -1,6 +1,6 @@
 //! Loom's forms of the names in [`super`].
 
-pub(crate) use loom::sync::{Arc, atomic::AtomicU64};
+pub(crate) use loom::sync::Arc;
 
 /// A lock with the calls of the real one.
 #[derive(Debug, Default)]

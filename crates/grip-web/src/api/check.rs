@@ -20,6 +20,16 @@ const PER_PAGE: usize = 100;
 /// After this time a page ends, so that a client hears how far it is.
 const PAGE_TIME: Duration = Duration::from_secs(2);
 
+/// What is done, for who reads the record of it.
+fn in_words(options: CheckOptions) -> &'static str {
+    match (options.full, options.repair) {
+        (false, false) => "relay against git",
+        (true, false) => "relay against git, every object",
+        (false, true) => "relay against git, with repair",
+        (true, true) => "relay against git, every object, with repair",
+    }
+}
+
 /// Audits the identifiers after `after`; `full` reads every object, `repair` settles what is found.
 pub(crate) async fn run(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     let query = cx.query();
@@ -35,7 +45,7 @@ pub(crate) async fn run(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
         limit: PER_PAGE,
         time: PAGE_TIME,
     };
-    let audit = admin.begin("check", format!("{options:?}"));
+    let audit = admin.begin("check", in_words(options));
     let checked = cx.app.web.grasp.check(range, options).await;
     audit.end(if checked.is_ok() { "done" } else { "failed" });
     let checked = checked.map_err(|e| WebError::internal("the audit failed", e))?;

@@ -25,12 +25,24 @@ pub(crate) async fn list(cx: &RequestContext<'_>) -> HttpResult {
     let mut jobs = queue.list(&filter, limit).await.map_err(unreadable)?;
     let next = next_page(&jobs, limit, |job| job.id);
     leave_out_restricted(cx, &mut jobs).await?;
-    let answer = Jobs {
-        next,
-        kinds: queue.stats().await.map_err(unreadable)?,
-        jobs,
-    };
+    let mut kinds = queue.stats().await.map_err(unreadable)?;
+    if !sees_all_jobs(cx).await? {
+        kinds.retain(|kind| !restricted::JOB_KINDS.contains(&kind.kind.as_str()));
+    }
+    let answer = Jobs { next, kinds, jobs };
     json(StatusCode::OK, &answer)
+}
+
+/// Whether the number of jobs tells the client of no repository that it may not see.
+async fn sees_all_jobs(cx: &RequestContext<'_>) -> Result<bool, WebError> {
+    if restricted::reader(cx) == Reader::All {
+        return Ok(true);
+    }
+    let Ok(index) = cx.app.index() else {
+        return Ok(false);
+    };
+    let status = cx.app.samples.index_status(index).await;
+    Ok(!status.map_err(unreadable)?.has_restricted())
 }
 
 /// Leaves out jobs that name a repository which the client may not see.

@@ -1,6 +1,7 @@
 //! The condition of the node: what is served, waits and fails, and how full it is.
 
 use grip_git::Disk;
+use grip_index::Reader;
 use http::StatusCode;
 
 use super::{
@@ -13,6 +14,7 @@ use crate::{
     error::WebError,
     probes::condition,
     request_context::{HttpResult, RequestContext},
+    restricted,
 };
 
 /// The state of the node, on one screen.
@@ -46,7 +48,7 @@ pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
         wanted: held.wanted as u64,
         oldest_wait_seconds: stats.oldest_wait.map(|wait| wait.as_secs()),
         sync: sync(app),
-        jobs: jobs(app).await,
+        jobs: jobs(app, restricted::reader(cx)).await,
         refused: stats
             .refused
             .into_iter()
@@ -97,9 +99,9 @@ fn sync(app: &App) -> SyncSummary {
     }
 }
 
-async fn jobs(app: &App) -> JobTotals {
+async fn jobs(app: &App, reader: Reader) -> JobTotals {
     app.samples.scraped().await;
-    let sample = app.samples.look();
+    let sample = app.samples.look().for_reader(reader);
     JobTotals {
         due: sample.due().map(|(_, n)| n).sum(),
         dead: sample.dead().map(|(_, n)| n).sum(),

@@ -1,6 +1,6 @@
 //! POST git-upload-pack: ref listings of version 2 in process, packs from git.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use grip_git::{
     Payer,
@@ -16,58 +16,80 @@ use tokio::{
 
 use super::{
     check_content_type, hosted,
-    meter::{Meter, MeteredRead},
+    meter::Meter,
     protocol, remote_error, reply,
-    request_body::{Encoding, Patience, Reader},
+    request_body::{Encoding, Patience, Reader, read_head},
+    unreadable,
 };
 use crate::{
     body::Body,
     error::WebError,
-    limits::Class,
+    limits::{Class, RequestPermit, RequestRest},
     metrics::GitOp,
     request_context::{HttpResult, RequestContext},
 };
 
-const RESULT: &str = "application/x-git-upload-pack-result";
+pub(crate) const RESULT: &str = "application/x-git-upload-pack-result";
 
 pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> HttpResult {
     check_content_type(cx.headers(), "application/x-git-upload-pack-request")?;
     let encoding = Encoding::of(cx.headers())?;
     let protocol = protocol(cx.headers());
     let repo = hosted(cx)?;
-    let permit = match cx.permit_for(Class::Fetch, &repo) {
+    let mut reader = Reader::new(body, encoding, Patience::of(&cx.settings));
+    // Before the permit: a client that does not say what it wants holds up nobody else.
+    let head = match read_head(&mut reader).await {
+        Ok(head) => head,
+        Err(broken) => return Ok(remote_error(RESULT, &broken.to_string())),
+    };
+    let permit = match cx.permit_soon(Class::Fetch, Some(&repo)).await {
         Ok(permit) => permit,
         Err(busy) => return Ok(in_band(&busy)),
     };
     let meter = Meter::new(cx.app, GitOp::Fetch, Instant::now());
-    let patience = Patience::of(&cx.settings);
-    let reader = meter.reading(Reader::new(body, encoding, patience));
-    let mut response = match protocol {
-        Protocol::V2 => version_2(cx, repo, reader, meter).await?,
-        Protocol::V0 | Protocol::V1 => pack(cx, repo, protocol, reader, meter).await?,
+    let rest = Arc::<RequestRest>::default();
+    let body = meter.reading(head.followed_by(rest.watch(reader)));
+    let fetch = FetchRequest {
+        repo,
+        protocol,
+        rest,
+        meter,
+        permit,
     };
-    response.body_mut().hold(permit);
-    Ok(response)
+    match protocol {
+        Protocol::V2 => version_2(cx, fetch, body).await,
+        Protocol::V0 | Protocol::V1 => pack(cx, fetch, body).await,
+    }
+}
+
+/// A fetch that has its permit.
+struct FetchRequest {
+    repo: RepoAddr,
+    protocol: Protocol,
+    rest: Arc<RequestRest>,
+    meter: Meter,
+    permit: RequestPermit,
 }
 
 async fn version_2(
     cx: &RequestContext<'_>,
-    repo: RepoAddr,
-    mut reader: MeteredRead<Reader>,
-    meter: Meter,
+    fetch: FetchRequest,
+    mut body: impl AsyncRead + Send + Unpin + 'static,
 ) -> HttpResult {
     let stall = cx.settings.timeouts.body_stall;
-    match grip_git::upload_request::read(&mut reader, stall).await {
+    match grip_git::upload_request::read(&mut body, stall).await {
         Ok(V2::Nothing) => Ok(reply(RESULT, Body::empty())),
         Ok(V2::LsRefs(request)) => {
-            let listing = cx.app.refs(&repo).await?.ls_refs(&request);
-            meter.sent(listing.len());
-            meter.succeeded();
-            Ok(reply(RESULT, listing))
+            let listing = cx.app.refs(&fetch.repo).await?.ls_refs(&request);
+            fetch.meter.sent(listing.len());
+            fetch.meter.succeeded();
+            let mut response = reply(RESULT, listing);
+            response.body_mut().hold(fetch.permit);
+            Ok(response)
         }
         Ok(V2::Fetch(head)) => {
-            let body = io::Cursor::new(head).chain(reader);
-            pack(cx, repo, Protocol::V2, body, meter).await
+            let body = io::Cursor::new(head).chain(body);
+            pack(cx, fetch, body).await
         }
         Err(ReadError::Refused(refused)) => Ok(reply(RESULT, refused.reply())),
         Err(broken) => Ok(remote_error(RESULT, &broken.to_string())),
@@ -77,21 +99,30 @@ async fn version_2(
 /// Streams a pack out of git, which bounds the request and the time of both sides.
 async fn pack(
     cx: &RequestContext<'_>,
-    repo: RepoAddr,
-    protocol: Protocol,
+    fetch: FetchRequest,
     body: impl AsyncRead + Send + Unpin + 'static,
-    meter: Meter,
 ) -> HttpResult {
+    let FetchRequest {
+        repo,
+        protocol,
+        rest,
+        meter,
+        permit,
+    } = fetch;
     let repositories = cx.app.web.repositories.clone();
     let payer = cx.network().map_or(Payer::Unknown, Payer::Client);
+    let addr = repo.clone();
     let chunks = cx
         .app
         .blocking("upload-pack", move || {
             repositories.upload_pack(&repo, protocol, payer, body)
         })
         .await?
-        .map_err(|e| WebError::internal("a repository cannot be read", e))?;
-    Ok(reply(RESULT, Body::stream(meter.sending(chunks))))
+        .map_err(unreadable)?;
+    let chunks = meter.sending(chunks);
+    let limits = &cx.app.limits;
+    let chunks = limits.fetch(chunks, permit, cx.network(), addr, rest);
+    Ok(reply(RESULT, Body::stream(chunks)))
 }
 
 /// A refusal that git prints, with what programs need beside it.

@@ -4,13 +4,13 @@ use futures_util::StreamExt;
 use grip_git::{push_request::ReadError, report};
 use http::Response;
 use hyper::body::Incoming;
-use tokio::time::Instant;
+use tokio::{io::AsyncRead, time::Instant};
 
 use super::{
     check_content_type, hosted,
     meter::Meter,
-    reply,
-    request_body::{Encoding, Patience, Reader, discard},
+    remote_error, reply,
+    request_body::{Encoding, Patience, Reader, discard, read_commands},
 };
 use crate::{
     body::Body,
@@ -26,19 +26,31 @@ pub(crate) async fn receive_pack(cx: &RequestContext<'_>, body: Incoming) -> Htt
     check_content_type(cx.headers(), "application/x-git-receive-pack-request")?;
     let encoding = Encoding::of(cx.headers())?;
     hosted(cx)?;
-    let reader = Reader::new(body, encoding, Patience::of(&cx.settings));
-    let permit = match cx.permit_for(Class::Push, cx.repository()?) {
+    let mut reader = Reader::new(body, encoding, Patience::of(&cx.settings));
+    // Before the permit: a client that does not say what it wants holds up nobody else.
+    let head = match read_commands(&mut reader).await {
+        Ok(head) => head,
+        Err(broken) => return Ok(remote_error(RESULT, &broken.to_string())),
+    };
+    let reader = head.followed_by(reader);
+    let permit = match cx.permit_soon(Class::Push, cx.repository().ok()).await {
         Ok(permit) => permit,
         Err(busy) => return Ok(refuse(&busy, reader, cx).await),
     };
     let meter = Meter::new(cx.app, GitOp::Push, Instant::now());
     let addr = cx.repository()?.clone();
-    let answer = cx
+    let mut answer = cx
         .app
         .web
         .grasp
         .push(addr, cx.network(), meter.reading(reader))
         .await;
+    let mut permit = Some(permit);
+    if let Some(unread) = answer.unread.take() {
+        // Who trickles what is refused keeps nobody else from pushing.
+        permit = None;
+        unread.drain().await;
+    }
     let pieces = answer.body.map(move |piece| {
         meter.sent(piece.len());
         if says_ok(&piece) {
@@ -47,7 +59,9 @@ pub(crate) async fn receive_pack(cx: &RequestContext<'_>, body: Incoming) -> Htt
         Ok(piece)
     });
     let mut response = reply(RESULT, Body::stream(pieces));
-    response.body_mut().hold(permit);
+    if let Some(permit) = permit {
+        response.body_mut().hold(permit);
+    }
     Ok(response)
 }
 
@@ -61,7 +75,11 @@ fn says_ok(piece: &[u8]) -> bool {
 
 /// Refuses a push so that the person at the other end reads why: the commands are read to name
 /// each, and a bounded part of the pack is read so that the client comes to reading the response.
-async fn refuse(error: &WebError, mut reader: Reader, cx: &RequestContext<'_>) -> Response<Body> {
+async fn refuse(
+    error: &WebError,
+    mut reader: impl AsyncRead + Send + Unpin,
+    cx: &RequestContext<'_>,
+) -> Response<Body> {
     let stall = cx.settings.timeouts.body_stall;
     let body = match grip_git::push_request::read(&mut reader, stall).await {
         Ok((push, _)) if push.commands.is_empty() => bytes::Bytes::new(),

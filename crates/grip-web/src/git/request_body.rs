@@ -23,14 +23,14 @@ use crate::{
 
 /// The content encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     Plain,
     Gzip,
 }
 
 impl Encoding {
     /// Reads `Content-Encoding`; git compresses long fetch requests, nothing else.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, WebError> {
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, WebError> {
         let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
         let first = match values.next() {
             None => return Ok(Self::Plain),
@@ -48,13 +48,13 @@ impl Encoding {
 }
 
 /// Reads the bytes git sent, decompressed.
-pub(super) enum Reader {
+pub(crate) enum Reader {
     Plain(Received),
     Gzip(Box<Gunzip<Received>>),
 }
 
 impl Reader {
-    pub(super) fn new(body: Incoming, encoding: Encoding, patience: Patience) -> Self {
+    pub(crate) fn new(body: Incoming, encoding: Encoding, patience: Patience) -> Self {
         let received = Received::new(body, patience);
         match encoding {
             Encoding::Plain => Self::Plain(received),
@@ -81,7 +81,7 @@ const PIECE: usize = 1024;
 
 /// How long a client may take to send a body.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     /// For each [`PIECE`].
     pub(super) stall: Duration,
     /// On average, not counting the time in which we do not read; 0 for no such limit.
@@ -91,7 +91,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn of(settings: &WebSettings) -> Self {
+    pub(crate) fn of(settings: &WebSettings) -> Self {
         Self {
             stall: settings.timeouts.body_stall,
             bytes_per_second: settings.timeouts.transfer_bytes_per_second,
@@ -109,7 +109,7 @@ impl Patience {
 }
 
 /// The bytes as they came, within the time of [`Patience`].
-pub(super) struct Received<B = Incoming> {
+pub(crate) struct Received<B = Incoming> {
     body: B,
     chunk: Bytes,
     /// What came since the deadline was set.
@@ -224,6 +224,66 @@ where
         buf.put_slice(&self.chunk.split_to(len));
         Poll::Ready(Ok(()))
     }
+}
+
+/// Bytes of a fetch that are read before it takes a permit: most requests are shorter.
+const HEAD_BYTES: usize = 32 << 10;
+
+/// The first bytes of a request.
+pub(crate) struct RequestHead {
+    bytes: Vec<u8>,
+    is_whole: bool,
+}
+
+impl RequestHead {
+    /// The whole request, of which `rest` brings what is not here yet.
+    pub(crate) fn followed_by<R>(self, rest: R) -> impl AsyncRead + Send + Unpin + use<R>
+    where
+        R: AsyncRead + Send + Unpin,
+    {
+        let left = if self.is_whole { 0 } else { u64::MAX };
+        AsyncReadExt::chain(io::Cursor::new(self.bytes), rest.take(left))
+    }
+}
+
+/// Reads a request up to its end or to [`HEAD_BYTES`].
+pub(crate) async fn read_head(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<RequestHead> {
+    let mut bytes = Vec::new();
+    let read = reader
+        .take(HEAD_BYTES as u64)
+        .read_to_end(&mut bytes)
+        .await?;
+    Ok(RequestHead {
+        bytes,
+        is_whole: read < HEAD_BYTES,
+    })
+}
+
+/// Reads a push up to the flush after its commands, or to [`HEAD_BYTES`]; what is no packet is for who
+/// reads the commands to refuse.
+pub(crate) async fn read_commands(
+    reader: &mut (impl AsyncRead + Unpin),
+) -> io::Result<RequestHead> {
+    let (mut bytes, mut is_whole) = (Vec::new(), false);
+    while bytes.len() < HEAD_BYTES {
+        let begin = bytes.len();
+        let mut length = (&mut *reader).take(4);
+        if length.read_to_end(&mut bytes).await? < 4 {
+            is_whole = true;
+            break;
+        }
+        let length = std::str::from_utf8(&bytes[begin..]).unwrap_or_default();
+        let rest = match u64::from_str_radix(length, 16) {
+            Ok(length @ 4..) => length - 4,
+            _ => break,
+        };
+        let read = (&mut *reader).take(rest).read_to_end(&mut bytes).await?;
+        if (read as u64) < rest {
+            is_whole = true;
+            break;
+        }
+    }
+    Ok(RequestHead { bytes, is_whole })
 }
 
 /// Reads and forgets up to `limit` bytes, so that a client which is still sending gets to read

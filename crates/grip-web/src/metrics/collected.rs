@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use grip_db::Db;
 use grip_grasp::Grasp;
+use grip_index::Reader;
 use grip_relay::Relay;
 use grip_resolve::Resolver;
 use grip_tasks::TaskGroup;
@@ -40,17 +41,24 @@ impl fmt::Debug for Collected {
     }
 }
 
-impl Collector for Collected {
+/// The numbers that one reader may see.
+#[derive(Debug)]
+pub(super) struct ForReader {
+    pub(super) collected: Arc<Collected>,
+    pub(super) reader: Reader,
+}
+
+impl Collector for ForReader {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let out = &mut encoder;
-        self.encode_edge(out)?;
-        self.encode_relay(out)?;
-        self.encode_queues(out)?;
-        self.encode_grasp(out)?;
-        self.encode_sync(out)?;
-        self.encode_ingest(out)?;
-        self.encode_resolver(out)?;
-        self.encode_process(out)
+        let (all, out) = (&self.collected, &mut encoder);
+        all.encode_edge(out)?;
+        all.encode_relay(out)?;
+        all.encode_queues(self.reader, out)?;
+        all.encode_grasp(out)?;
+        all.encode_sync(out)?;
+        all.encode_ingest(out)?;
+        all.encode_resolver(out)?;
+        all.encode_process(out)
     }
 }
 
@@ -76,9 +84,9 @@ impl Collected {
         counters(out, "ngit_events_rejected", "Events refused, by the prefix of the answer", "reason", refused)
     }
 
-    fn encode_queues(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn encode_queues(&self, reader: Reader, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let stats = self.relay.stats();
-        let jobs = self.samples.look();
+        let jobs = self.samples.look().for_reader(reader);
         let resolve = self.resolver.as_ref().map(Resolver::status);
         let resolve = resolve.map_or(0, |status| status.pipeline.queue_depth);
         let here = [

@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use grip_db::DbError;
 use grip_index::{
-    Index, SourceStatus, Status, SumDbStatus,
+    Index, Reader, SourceStatus, Status, SumDbStatus,
     proxy::{Proxy, UpstreamStatus},
 };
 use grip_ingest::{Ingest, Stats};
@@ -25,7 +25,7 @@ use super::{
     collected::{counter, counters, gauge, gauges, labelled},
     ingest::IngestSample,
 };
-use crate::{Web, pages::unsigned};
+use crate::{Web, pages::unsigned, restricted};
 
 /// How often is counted, and for how long after the last scrape: nothing is where nobody reads it.
 const EVERY: Duration = Duration::from_secs(10);
@@ -223,6 +223,18 @@ fn of_this_node(kinds: Vec<KindStats>, node: &str) -> Vec<KindStats> {
 }
 
 impl Sample {
+    /// The same without what this reader may not see.
+    pub(crate) fn for_reader(mut self, reader: Reader) -> Self {
+        let is_complete =
+            reader == Reader::All || !self.index.as_ref().is_some_and(Status::has_restricted);
+        if !is_complete {
+            self.kinds
+                .retain(|kind| !restricted::JOB_KINDS.contains(&kind.kind.as_str()));
+            self.index = self.index.map(|status| status.for_reader(reader));
+        }
+        self
+    }
+
     /// The jobs that may be claimed, by kind.
     pub(crate) fn due(&self) -> impl Iterator<Item = (&str, u64)> {
         self.column(|kind| kind.due)

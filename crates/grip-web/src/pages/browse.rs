@@ -4,8 +4,8 @@
 //! served pull request leads to: a commit of somebody else's in the same store is not part of this
 //! repository.
 //!
-//! Work in this process waits for one of a few turns, so that pages leave processors to git; what
-//! git itself answers runs at low priority and has a pool of permits for each kind.
+//! Pages leave processors to git: they are read at low priority, in this process in one of a few turns,
+//! and by git itself with a pool of permits for each kind.
 
 pub(crate) mod archive;
 pub(crate) mod blame;
@@ -25,6 +25,7 @@ pub(super) mod visit;
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use grip_git::{InspectBounds, InspectError, RepoError};
+use grip_tasks::LowPriorityThreads;
 use tokio::sync::Semaphore;
 
 use self::histories::Histories;
@@ -45,14 +46,19 @@ pub(super) const GIT_BOUNDS: InspectBounds = InspectBounds {
 pub(crate) struct Browsing {
     /// Turns of reading in this process.
     turns: Arc<Semaphore>,
+    /// As many as there are turns.
+    threads: LowPriorityThreads,
     histories: Histories,
 }
 
 impl Default for Browsing {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let turns = (processors / 2).max(1);
+        let threads = LowPriorityThreads::new(turns);
         Self {
-            turns: Arc::new(Semaphore::new((processors / 2).max(1))),
+            turns: Arc::new(Semaphore::new(turns)),
+            threads: threads.expect("threads that are not started yet need nothing"),
             histories: Histories::default(),
         }
     }
@@ -62,6 +68,7 @@ impl Default for Browsing {
 fn unreadable(error: RepoError) -> WebError {
     match error {
         RepoError::NotFound(_) => WebError::NoSuchRepository,
+        error @ RepoError::NotFetched { .. } => WebError::PacksAway(Box::new(error)),
         RepoError::Missing { .. } => WebError::NotInRepository("object of that name"),
         RepoError::Unusable { oid, reason, .. } => {
             tracing::debug!(%oid, reason, "object cannot be shown");

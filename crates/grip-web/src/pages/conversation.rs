@@ -321,9 +321,13 @@ async fn versions(visit: &Visit<'_>, thread: &Thread) -> Result<Vec<VersionView>
     Ok(views)
 }
 
-/// What the newest version of a pull request changes against the default branch.
+/// What the newest version of a pull request changes against the branch it is for: the one that its `b`
+/// tag names (§17), else the default branch.
 async fn changes(visit: &Visit<'_>, thread: &Thread) -> Result<Option<ChangesView>, WebError> {
-    let (Some((_, tip)), Some(head)) = (thread.versions.last(), visit.head()) else {
+    let named = first_value(&thread.topic.event, "b");
+    let target = named.and_then(|branch| visit.branch(branch));
+    let target = target.or_else(|| visit.head());
+    let (Some((_, tip)), Some(head)) = (thread.versions.last(), target) else {
         return Ok(None);
     };
     if visit.revision(&tip.to_hex()).await?.is_none() {

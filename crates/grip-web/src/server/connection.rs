@@ -13,12 +13,12 @@ use tokio::{net::TcpStream, sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 
 use super::{
+    Application,
     activity::{Activity, Verdict},
     stream,
     watched::Watched,
 };
 use crate::{
-    app::App,
     error::WebError,
     limits::{ConnectionPermit, Full},
     settings::Timeouts,
@@ -131,8 +131,8 @@ const LINGER: Duration = Duration::from_millis(200);
 /// An upgraded connection leaves here: its task keeps the [`Connection`] alive. After `stop`, and
 /// a moment for what is on its way, the request under way is finished and no other begun. So it is
 /// at once after the first answer where only probes are answered.
-pub(super) async fn serve(
-    app: Arc<App>,
+pub(super) async fn serve<A: Application>(
+    app: Arc<A>,
     stream: TcpStream,
     connection: Arc<Connection>,
     stop: CancellationToken,
@@ -175,7 +175,7 @@ pub(super) async fn serve(
                     Verdict::LookAt(then) => look_at = then,
                     verdict => {
                         tracing::debug!(?verdict, "closing connection");
-                        app.metrics.cut_connection(verdict);
+                        app.cut_connection(verdict);
                         return;
                     }
                 }
@@ -184,7 +184,7 @@ pub(super) async fn serve(
     }
 }
 
-fn builder(app: Arc<App>) -> auto::Builder<Owned> {
+fn builder<A: Application>(app: Arc<A>) -> auto::Builder<Owned<A>> {
     let mut builder = auto::Builder::new(Owned(app));
     builder
         .http1()
@@ -204,11 +204,17 @@ fn builder(app: Arc<App>) -> auto::Builder<Owned> {
 }
 
 /// Runs the tasks of HTTP/2 streams as tasks of our group, each watched.
-#[derive(Clone)]
-struct Owned(Arc<App>);
+struct Owned<A>(Arc<A>);
 
-impl<F> hyper::rt::Executor<F> for Owned
+impl<A> Clone for Owned<A> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<A, F> hyper::rt::Executor<F> for Owned<A>
 where
+    A: Application,
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
@@ -216,11 +222,11 @@ where
         let app = Arc::clone(&self.0);
         // Moved once: it is as large as the largest answer, and is wrapped several times.
         let future = Box::pin(future);
-        self.0.group.spawn("http2", async move {
+        self.0.group().spawn("http2", async move {
             let stall = app.settings().timeouts.write_stall;
             if stream::serve(future, stall).await.is_err() {
                 tracing::debug!("resetting stream: its client takes nothing of the response");
-                app.metrics.cut_stream();
+                app.cut_stream();
             }
         });
     }

@@ -188,3 +188,23 @@ async fn sizes_of_disks_and_stores_are_for_the_operator() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn the_record_of_a_check_is_in_words() -> Result<()> {
+    let (records, _guard) = Records::keep();
+    let node = node().await?;
+    for query in ["", "?full=true", "?repair=true"] {
+        let path = format!("/api/v1/check{query}");
+        let checked = node.order("POST", &path, &[]).await?;
+        assert_eq!(checked.status, 200, "{}", checked.text());
+    }
+    let changes = records.changes();
+    assert_eq!(changes.len(), 3, "{changes:?}");
+    for (line, words) in changes.iter().zip(["git\"", "every object", "with repair"]) {
+        assert!(
+            line.contains(words) && !line.contains("CheckOptions"),
+            "{line}"
+        );
+    }
+    Ok(())
+}

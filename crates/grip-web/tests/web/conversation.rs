@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use grip_testkit::{Author, WorkTree, events::tag};
+use serde_json::json;
 
 use crate::support::Node;
 
@@ -94,6 +95,53 @@ async fn a_pull_request_shows_its_commits_and_changes() -> Result<()> {
         ],
     );
     assert_eq!(node.get(&format!("{base}/commit/{tip}")).await?.status, 200);
+    Ok(())
+}
+
+/// §17: `b` names the branch that a pull request is for; one that is not there is none.
+#[tokio::test]
+async fn a_pull_request_is_shown_against_the_branch_that_it_names() -> Result<()> {
+    let node = Node::start().await?;
+    let (owner, visitor, tree) = (Author::new(), Author::new(), WorkTree::with_commit()?);
+    tree.git(["branch", "stable"])?;
+    tree.commit("ebb.txt", "on main alone\n")?;
+    let url = node.host(&owner, "tides", &tree).await?;
+    let refs = ["main", "stable"].map(|name| (format!("refs/heads/{name}"), name));
+    let tips = refs.map(|(full, name)| Ok((full, tree.tip(name)?)));
+    let tips = tips.into_iter().collect::<Result<Vec<_>>>()?;
+    let tips: Vec<_> = tips.iter().map(|(name, tip)| (&**name, &**tip)).collect();
+    let mut relay = node.relay().await?;
+    let later = nostr::prelude::Timestamp::now() + 5;
+    let state = owner.state_at("tides", &tips, Some("refs/heads/main"), later);
+    relay.publish_ok(&state).await?;
+    tree.push_ok(&url, &["main", "stable"]).await?;
+    tree.git(["checkout", "-q", "-b", "topic"])?;
+    let tip = tree.commit("spring.txt", "spring tides\n")?;
+    for (branch, against, shows_main) in [
+        ("stable", "Against stable", true),
+        ("main", "Against main", false),
+        ("gone", "Against main", false),
+    ] {
+        let tags = vec![
+            tag(["a", &owner.coordinate("tides")]),
+            tag(["c", &tip]),
+            tag(["clone", &url]),
+            tag(["subject", branch]),
+            tag(["b", branch]),
+        ];
+        let request = visitor.sign(1618, "", tags);
+        let id = request.id.to_hex();
+        relay.publish_ok(&request).await?;
+        tree.push_ok(&url, &[&format!("topic:refs/nostr/{id}")])
+            .await?;
+        let page = node
+            .get(&format!("/{}/tides/topic/{id}", owner.npub()))
+            .await?;
+        page.must_be(200, &[against, "spring.txt"]);
+        assert_eq!(page.text().contains("ebb.txt"), shows_main, "{branch}");
+        let found = relay.query(&[json!({ "#b": [branch] })]).await?;
+        assert_eq!(found, [request], "{branch}");
+    }
     Ok(())
 }
 

@@ -17,7 +17,10 @@ async fn while_draining_probes_answer_and_everything_else_is_told() -> Result<()
     // A request whose body is still to come keeps the node from ending.
     let mut slow = node.open().await?;
     let path = format!("{path}/git-receive-pack");
-    let push = http::request("POST", &path, &[("content-type", wire::PUSH_TYPE)], b"0000");
+    let (tip, name) = ("1".repeat(40), format!("refs/nostr/{}", "2".repeat(64)));
+    let mut body = wire::commands(&[(wire::ZERO, &tip, &name)], wire::CAPABILITIES);
+    body.extend_from_slice(b"no pack");
+    let push = http::request("POST", &path, &[("content-type", wire::PUSH_TYPE)], &body);
     slow.send(&push[..push.len() - 2]).await?;
     node.metrics_with(&["requests_in_flight{route=\"push\"} 1"])
         .await?;

@@ -198,9 +198,12 @@ async fn a_client_that_waits_for_permission_to_send_its_body_gets_it() -> Result
 async fn a_fetch_whose_client_goes_away_leaves_its_slot() -> Result<()> {
     let hosted = Hosted::new().await?;
     let mut connection = hosted.node.open().await?;
+    let tip = hosted.tree.tip("HEAD")?;
+    // As much as is read before it counts.
+    let wants = format!("0032want {tip}\n").repeat(700);
     let head = format!(
-        "POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\
-         content-type: application/x-git-upload-pack-request\r\n\r\n0032want",
+        "POST {} HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\
+         content-type: application/x-git-upload-pack-request\r\n\r\n{wants}",
         hosted.path("/git-upload-pack")
     );
     connection.send(head.as_bytes()).await?;

@@ -273,6 +273,27 @@ async fn restricted_repositories_are_shown_to_the_operator_and_to_readers_alone(
         readers,
         "one of two is restricted"
     );
+    // Metrics, and how many jobs there are, which is one for each repository.
+    let counted = |reply: grip_testkit::Response| {
+        let text = reply.text();
+        let of = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            line.rsplit_once(' ')?.1.parse::<i64>().ok()
+        };
+        let totals = ["index_repositories ", "index_tags ", "index_versions "].map(of);
+        (totals, text.contains("queue=\"index-repo\""))
+    };
+    let (strangers, tells_jobs) = counted(node.get("/metrics").await?);
+    let (readers, tells_readers_jobs) = counted(node.ask("GET", "/metrics", &bearer, b"").await?);
+    assert_eq!(strangers.map(|n| n.map(|n| n + 1)), readers);
+    assert!(readers[0].is_some() && tells_readers_jobs && !tells_jobs);
+    let kinds = |reply: grip_testkit::Response| -> Result<bool> {
+        Ok(reply.json()?["kinds"].to_string().contains("index-repo"))
+    };
+    assert!(!kinds(node.get("/api/v1/queue").await?)?);
+    assert!(kinds(
+        node.ask("GET", "/api/v1/queue", &bearer, b"").await?
+    )?);
     for path in [
         "/api/v1/index/repos/forge.example/acme/secret",
         "/api/v1/queue/index-repo/forge.example%2Facme%2Fsecret",

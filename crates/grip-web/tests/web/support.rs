@@ -126,6 +126,7 @@ impl Node {
         change(&mut settings);
         let settings = Arc::new(ArcSwap::from_pointee(settings));
         let web = Web {
+            leads: None,
             grasp: grasp.clone(),
             sync,
             queue: queue.clone(),

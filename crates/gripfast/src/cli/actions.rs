@@ -17,6 +17,16 @@ pub(crate) enum SyncAction {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum ClusterAction {
+    /// Show the nodes, who leads, and how far each has followed; exit 1 if nobody leads
+    Status,
+    /// Make the data directory of a node that served alone the first member of a cluster; it must not run
+    Adopt,
+    /// Make the data directory of a member one of a node that serves alone; no node of the cluster may run
+    Leave,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum PurgatoryAction {
     /// List what waits, why, and until when
     Ls,

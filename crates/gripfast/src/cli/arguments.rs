@@ -31,7 +31,8 @@ pub(crate) fn command() -> clap::Command {
             "completions" | "credential" | "man" | "remote-helper" => c,
             "import-ngit-grasp" => with_options(c, |_| true).arg(json("Print the report as JSON")),
             "healthcheck" => c.arg(url()).arg(json("Print JSON")).arg(config_file()),
-            "explain" | "pins" | "resolve" | "status" => asking(c),
+            "explain" | "resolve" | "status" => asking(c),
+            "pins" => asking(c).arg(limit()),
             "pin" | "unpin" => asking(c).arg(plain_option("data_dir")),
             "selftest" => c
                 .arg(
@@ -66,6 +67,10 @@ fn below(parent: &str, leaf: clap::Command) -> clap::Command {
         (_, "backfill") => asking(leaf)
             .mut_arg("url", |url| url.hide(true))
             .args(["data_dir", "database_url"].map(plain_option)),
+        ("cluster", _) => leaf
+            .arg(json("Print JSON"))
+            .arg(config_file())
+            .args(["data_dir", "database_url", "cluster_name"].map(plain_option)),
         ("repos", "blocks") | ("holding", "ls") => {
             asking(leaf).arg(plain_option("data_dir")).arg(limit())
         }

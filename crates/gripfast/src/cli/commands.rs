@@ -7,8 +7,8 @@ use clap_complete::Shell;
 
 use super::{
     actions::{
-        ArchiveAction, EventsAction, HoldingAction, IndexAction, IngestAction, PurgatoryAction,
-        QueueAction, ReposAction, SyncAction,
+        ArchiveAction, ClusterAction, EventsAction, HoldingAction, IndexAction, IngestAction,
+        PurgatoryAction, QueueAction, ReposAction, SyncAction,
     },
     help::CREDENTIAL_HELP,
 };
@@ -60,6 +60,9 @@ pub(crate) enum Command {
     /// See and steer the index of Go modules
     #[command(subcommand)]
     Index(IndexAction),
+    /// See the nodes of a cluster
+    #[command(subcommand)]
+    Cluster(ClusterAction),
     /// See and steer what is taken in from GitHub
     #[command(subcommand)]
     Ingest(IngestAction),

@@ -39,6 +39,7 @@ const COMMAND_GROUPS: &[(&str, &[&str])] = &[
             "sync",
             "purgatory",
             "queue",
+            "cluster",
             "index",
             "ingest",
         ],
@@ -68,7 +69,6 @@ const EXAMPLES: &str =
   gripfast --domain grasp.example.com    serve under a name, behind a proxy that speaks TLS
   gripfast status                        how is the node of this machine?
   gripfast explain npub1…/tides          why is a repository served, held or refused?
-  gripfast backup /mnt/backup            copy everything while it runs
 ";
 
 /// The help of the program: every command with a line, by groups, and examples.

@@ -39,6 +39,13 @@ pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Resu
     umask(Mode::RWXG | Mode::RWXO);
     let settings = config::load(&request.flags, &ProcessEnvironment)?.settings;
     let node = Node::new(request)?;
+    // Before anything is made at the other end.
+    if !node.data_dir().is_dir() {
+        bail!(
+            "there is no data directory {}; name that of the node with --data-dir",
+            node.data_dir().display()
+        );
+    }
     let directory = Directory::open_or_make(&backup.to)?;
     let _alone = directory.lock()?;
     let _lock = lock(node.data_dir())?;

@@ -428,11 +428,8 @@ mod tests {
     fn the_node_that_runs_on_this_machine_is_found_without_being_named() {
         let dir = tempfile::tempdir().unwrap();
         let env = || Fake::default().env("XDG_RUNTIME_DIR", dir.path().to_str().unwrap());
-        let node = RunningNode {
-            pid: std::process::id(),
-            url: "http://127.0.0.1:4711".to_owned(),
-            data_dir: dir.path().join("data"),
-        };
+        let url = "http://127.0.0.1:4711".to_owned();
+        let node = RunningNode::this(url, &dir.path().join("data")).unwrap();
         let _record = Record::write(&node, &env());
         let found = place(&request(None), &env()).unwrap();
         assert_eq!(

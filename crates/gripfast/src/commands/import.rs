@@ -7,7 +7,7 @@ use crate::{
     config::{self, ProcessEnvironment},
     node::{
         self,
-        import::{self, Directories, Report},
+        import::{self, Counts, Directories, Report},
     },
 };
 
@@ -32,31 +32,45 @@ pub(crate) fn run(request: &NodeRequest, from: &Directories, dry_run: bool) -> a
     Ok(())
 }
 
+/// What the report counts, in the order in which it is taken.
+fn rows(report: &Report) -> [(&'static str, &Counts); 6] {
+    [
+        ("repositories", &report.repositories),
+        ("pull requests below /prs", &report.contributions),
+        ("events", &report.events),
+        ("replaced versions", &report.history),
+        ("removed events", &report.holding),
+        ("removed repositories", &report.archives),
+    ]
+}
+
 fn render(report: &Report, dry_run: bool) -> String {
-    let (repositories, events) = (&report.repositories, &report.events);
     let mut out = format!("a directory of ngit-grasp {}\n", report.layout);
-    if dry_run {
-        out += &format!(
-            "repositories  {} found, {} here already\nevents        {} found\n",
-            repositories.found, repositories.already_here, events.found
-        );
-    } else {
-        out += &format!(
-            "repositories  {} found, {} taken, {} here already\n\
-             events        {} found, {} taken, {} waiting for git data, {} here already\n",
-            repositories.found,
-            repositories.taken,
-            repositories.already_here,
-            events.found,
-            events.taken,
-            events.held,
-            events.already_here
-        );
+    for (name, counts) in rows(report) {
+        let Counts {
+            found,
+            taken,
+            already_here,
+            held,
+        } = counts;
+        let mut parts = vec![format!("{found} found")];
+        if !dry_run {
+            parts.push(format!("{taken} taken"));
+        }
+        if *held > 0 {
+            parts.push(format!("{held} waiting for git data"));
+        }
+        if !dry_run || *already_here > 0 {
+            parts.push(format!("{already_here} here already"));
+        }
+        out += &format!("{name:<26}{}\n", parts.join(", "));
+    }
+    if !dry_run {
         let differing = report.differing_refs.len();
-        out += &format!("refs          {differing} differ from what was there\n");
+        out += &format!("{:<26}{differing} differ from what was there\n", "refs");
     }
     if report.key_taken {
-        out += "key           taken over\n";
+        out += &format!("{:<26}taken over\n", "key");
     }
     for line in &report.differing_refs {
         out += &format!("  {line}\n");

@@ -27,13 +27,15 @@ pub(crate) fn unpin(request: &NodeRequest, key: &str) -> anyhow::Result<()> {
 /// Lists the pins.
 pub(crate) fn list(request: &NodeRequest) -> anyhow::Result<()> {
     let node = Node::new(request)?;
-    let path = ["api", "v1", "resolve"];
+    let mut list: PinList = node.data(&["api", "v1", "resolve"], &[])?;
+    let total = list.pins.len();
+    list.pins.truncate(request.limit.unwrap_or(total));
     if request.json {
-        let list: PinList = node.data(&path, &[])?;
         anstream::println!("{:#}", serde_json::to_value(&list.pins)?);
-        return Ok(());
+    } else {
+        anstream::print!("{}", render(&list, total, Now::new()));
     }
-    node.show(&path, &[], render)
+    Ok(())
 }
 
 fn order(
@@ -71,15 +73,14 @@ fn unpinned(done: &ResolverOrder) -> String {
     }
 }
 
-fn render(list: &PinList, now: Now) -> String {
-    if list.pins.is_empty() {
+/// `total` are all pins, of which `list` has the first.
+fn render(list: &PinList, total: usize, now: Now) -> String {
+    if total == 0 {
         return "nothing is pinned; `gripfast pin <npub>/<identifier>` keeps a manifest\n"
             .to_owned();
     }
-    let mut out = format!(
-        "{BOLD}{} pinned{BOLD:#}\n\n",
-        counted(list.pins.len() as u64, "manifest")
-    );
+    let count = counted(total as u64, "manifest");
+    let mut out = format!("{BOLD}{count} pinned{BOLD:#}\n\n");
     let mut table = Table::new(["repository", "manifest", "pinned", "by"], 0);
     for pin in &list.pins {
         table.row([
@@ -125,10 +126,12 @@ mod tests {
             { "id": "b3:00ff", "name": "npub1abc/tides", "pinned_by": "token", "pinned_at": 1_763_000_000_000_i64 },
         ]}))
         .unwrap();
-        let text = unstyled(&render(&list, Now::at(1_763_000_120)));
+        let text = unstyled(&render(&list, 1, Now::at(1_763_000_120)));
         for part in ["1 manifest pinned", "npub1abc/tides", "b3:00ff", "token"] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(render(&PinList::default(), Now::at(0)).contains("nothing is pinned"));
+        let some = unstyled(&render(&list, 7, Now::at(1_763_000_120)));
+        assert!(some.contains("7 manifests pinned"), "{some}");
+        assert!(render(&PinList::default(), 0, Now::at(0)).contains("nothing is pinned"));
     }
 }

@@ -92,6 +92,33 @@ options! {
         git_program: PathBuf = "git";
     }
 
+    "Several nodes as one" in cluster: Cluster {
+        /// Object store that the nodes of a cluster share: `s3://bucket/prefix`, or a directory that all
+        /// of them mount. Setting it makes this node part of a cluster, together with all others of the
+        /// same Postgres database and `cluster_name`. Keys, region and endpoint of S3 come from the
+        /// environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`).
+        cluster_packs: Option<String>, example("s3://gripfast/packs");
+        /// Name of the cluster, different from the names of its nodes.
+        cluster_name: NodeName = "cluster";
+        /// Address at which the other nodes of the cluster reach this one. They forward what clients
+        /// send them, so their networks belong into `trusted_proxy_cidrs`.
+        cluster_address: Option<SocketAddr>, derived("the bind address"),
+            example("10.0.0.1:7334");
+        /// Most bytes of packs that this node keeps on its disk. Beyond them, packs of the repositories
+        /// that were not used for the longest time are removed, and fetched from `cluster_packs` when
+        /// somebody asks for them.
+        cluster_cache_bytes: Option<Bytes>, derived("no bound: every pack is kept"),
+            example("200 GiB");
+        /// How long the other nodes wait for a leader that does not answer, before one of them leads.
+        cluster_lease: Duration = "10s";
+        /// A snapshot of the cluster's log is made after so many records: nodes that join begin with it,
+        /// and the log before it is trimmed.
+        cluster_snapshot_records: Count<u64, 1> = "10000";
+        /// How long the log is kept for a node that is away. One that comes back later begins with the
+        /// newest snapshot.
+        cluster_away: Duration = "7days";
+    }
+
     "What it says of itself" in about: About {
         /// Name shown in the relay information document (NIP-11) and on the pages.
         relay_name: Option<String>, derived("`<domain> grasp relay`"), ngit, live, common,
@@ -176,6 +203,13 @@ options! {
         staged_max_bytes_per_address: Bytes = "256 MiB";
         /// Bytes of pull requests to all repositories of one name whose events have not come yet.
         staged_max_bytes_per_identifier: Bytes = "512 MiB";
+        /// Bytes that pushes of pull requests from one network of clients may add to repositories that
+        /// their authors do not maintain, at once, and as many again in the course of a day.
+        pull_request_max_bytes_per_address: Bytes = "1 GiB", live;
+        /// The same for pull requests that one key signed.
+        pull_request_max_bytes_per_author: Bytes = "1 GiB", live;
+        /// The same for one repository. One network of clients has a quarter of what is free.
+        pull_request_max_bytes_per_repository: Bytes = "8 GiB", live;
         /// Memory for all git processes together. One that finds none free waits, then is refused; one
         /// network of clients has a quarter at most and half of what is free, repositories of one name
         /// half, and so has what is fetched from other servers.
@@ -222,11 +256,18 @@ options! {
         relay_query_steps: Count<u64, 4096> = "2000000";
         /// How long one query may be worked on, its waiting not counted, before it is ended.
         relay_query_time: Duration = "10s";
-        /// Bytes of deletion requests and grasp lists, which need no relation to anything served, that
-        /// one network of clients may send in an hour for long. 0 lifts the limit.
+        /// Bytes of deletion requests and grasp lists, which need no relation to anything served, and of
+        /// pull requests by authors who own nothing here (2 KiB each at least), that one network of
+        /// clients may send in an hour for long. 0 lifts the limit.
         relay_unrelated_bytes_per_hour: Count<u32, 0> = "65536";
         /// The same in one go.
         relay_unrelated_burst_bytes: Count<u32, 1> = "1048576";
+        /// Bytes of issues, comments and whatever else relates to something served and waits for no git
+        /// data, with their index entries, that one network of clients may send in an hour for long. 0
+        /// lifts the limit.
+        relay_related_bytes_per_hour: Count<u32, 0> = "33554432";
+        /// The same in one go.
+        relay_related_burst_bytes: Count<u32, 1> = "33554432";
         /// Most stored events that one filter brings; with the default, 500 where it names no
         /// limit of its own.
         relay_filter_limit: Positive = "5000", ngit;
@@ -546,7 +587,7 @@ options! {
         /// Where other nodes reach this one.
         dht_listen: Multiaddrs = "/ip4/0.0.0.0/tcp/7335";
         /// Addresses to tell other nodes beside those that are listened on; needed behind a NAT. A
-        /// name (`/dns4/…`) is looked up once, at the start: other nodes are told its addresses.
+        /// name (`/dns4/…`) is looked up every five minutes: other nodes are told its addresses.
         dht_external: Multiaddrs, example("/dns4/grasp.example.com/tcp/7335");
         /// Nodes to begin with, each with its name at the end (`…/p2p/12D3KooW…`). Without any,
         /// this node waits to be found.

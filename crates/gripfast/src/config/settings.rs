@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use grip_github::Owner;
@@ -18,6 +19,9 @@ use super::{
     load::Notes,
     options::{Watch, find},
 };
+
+/// The shortest lease of a leader.
+const MIN_LEASE: Duration = Duration::from_secs(1);
 
 /// The go command refuses larger modules.
 const GO_MAX_ZIP_BYTES: u64 = 500 << 20;
@@ -183,6 +187,7 @@ impl Settings {
             notes.warnings.push(warning);
         }
         self.review_privacy(values, notes);
+        self.review_cluster(values, notes);
         let mut refuse = |key, why| notes.mistake(key, &values[key], why);
         if self.index.go_proxy_max_zip_bytes > GO_MAX_ZIP_BYTES {
             let why = "is more than the go command takes, which is 500 MiB";
@@ -223,6 +228,63 @@ impl Settings {
         if self.try_service().is_some() {
             show(values, "private_public_origin", self.private_origin());
         }
+    }
+
+    /// The address at which other nodes of a cluster reach this one.
+    pub(crate) fn cluster_address(&self) -> SocketAddr {
+        let given = self.cluster.cluster_address;
+        given.unwrap_or(self.reach.bind_address)
+    }
+
+    /// Refuses what a cluster cannot be, or cannot do yet.
+    fn review_cluster(&self, values: &mut Values, notes: &mut Notes) {
+        if self.cluster.cluster_packs.is_none() {
+            return;
+        }
+        let mut refuse = |key, why| notes.mistake(key, &values[key], why);
+        if !matches!(self.database(), DatabasePlace::Server(_)) {
+            let why =
+                "needs a database that all nodes share: set database_url to a Postgres server";
+            refuse("cluster_packs", why);
+        }
+        if self.storage.amnesia {
+            let why = "would leave nothing of what a cluster keeps: leave one of them out";
+            refuse("amnesia", why);
+        }
+        if self.reach.domain.is_none() {
+            let why = "is needed in a cluster: the name that clients know all its nodes by";
+            refuse("domain", why);
+        }
+        let address = self.cluster_address();
+        if address.ip().is_unspecified() || address.port() == 0 {
+            let why = "is needed where the bind address names no single address: other nodes of the \
+                       cluster reach this one at it";
+            refuse("cluster_address", why);
+        }
+        if self.reach.bind_address.port() == 0 {
+            let why = "must name a port in a cluster: a node listens again when it begins to lead";
+            refuse("bind_address", why);
+        }
+        if self.acceptance.private_mode {
+            let why =
+                "cannot be combined with cluster_packs yet: nodes that follow ask for no proof";
+            refuse("private_mode", why);
+        }
+        let pull_requests = values["grasp06_enable"].text.as_deref().unwrap_or_default();
+        if <bool as Kind>::parse(pull_requests) == Ok(true) {
+            let why = "cannot be combined with cluster_packs yet: contributor repositories are not \
+                       replicated";
+            notes.mistake("grasp06_enable", &values["grasp06_enable"], why);
+        }
+        if self.cluster.cluster_lease < MIN_LEASE {
+            let why = "is shorter than a second: a busy database would be taken for a dead leader";
+            notes.mistake("cluster_lease", &values["cluster_lease"], why);
+        }
+        show(
+            values,
+            "cluster_address",
+            self.cluster_address().to_string(),
+        );
     }
 
     /// The origin that members' proofs are made for (G08-8).

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use grip_git::{ContributorQuotas, Quota};
-use grip_grasp::{ArchiveMode, Bounds, Keep, Lifecycle, Policy, SyncDelays};
+use grip_grasp::{ArchiveMode, Bounds, Keep, Lifecycle, Policy, PullRequestBytes, SyncDelays};
 use grip_relay::{HourlyBytes, Limits, Rate, Rates};
 use grip_store::Retention;
 use grip_types::{NetworkPrefixes, Service};
@@ -31,6 +31,11 @@ pub(super) fn policy(settings: &Settings, service: &Service, identity: &Identity
         blacklist_auto_restore: settings.acceptance.blacklist_auto_restore,
         ignores_deletions: settings.deletion.deletion_request_disrespector,
         request_bytes_per_key: request_bytes_per_key(&settings.deletion),
+        pull_request_bytes: PullRequestBytes {
+            per_network: settings.limits.pull_request_max_bytes_per_address,
+            per_author: settings.limits.pull_request_max_bytes_per_author,
+            per_repository: settings.limits.pull_request_max_bytes_per_repository,
+        },
         ..Policy::open(service.clone())
     }
 }
@@ -285,6 +290,10 @@ pub(crate) fn relay(settings: &Settings) -> Limits {
             per_hour: limits.relay_unrelated_bytes_per_hour,
             burst: limits.relay_unrelated_burst_bytes,
         },
+        related_bytes: HourlyBytes {
+            per_hour: limits.relay_related_bytes_per_hour,
+            burst: limits.relay_related_burst_bytes,
+        },
         networks: networks(settings),
         ..defaults
     }
@@ -383,6 +392,7 @@ mod tests {
         assert_eq!(relay_limits.query_steps, defaults.query_steps);
         assert_eq!(relay_limits.query_time, defaults.query_time);
         assert_eq!(relay_limits.unrelated_bytes, defaults.unrelated_bytes);
+        assert_eq!(relay_limits.related_bytes, defaults.related_bytes);
         let of_purgatory = Bounds::default();
         assert_eq!(usual_bounds.per_author_bytes, of_purgatory.per_author_bytes);
         assert_eq!(

@@ -4,19 +4,24 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use arc_swap::ArcSwap;
+use grip_cluster::PackStore;
 use grip_db::Db;
-use grip_git::Repositories;
+use grip_git::{LoggedBy, Repositories};
 use grip_grasp::Grasp;
 use grip_queue::Queue;
 use grip_relay::Relay;
 use grip_store::EventStore;
-use grip_tasks::{Ended, JoinHandle, Live, TaskGroup};
+use grip_tasks::{Ended, JoinHandle, Live, TaskGroup, fault};
 use grip_types::Service;
 use grip_web::{AdminToken, Build, Readiness, Web, WebSettings};
 use tokio::{net::TcpSocket, time::Instant};
 
 use super::{
-    base::Base, component_settings, database, disk, egress, github::Gateways, identity::Identity,
+    base::Base,
+    cluster::{self, Leadership},
+    component_settings, database, disk, egress,
+    github::Gateways,
+    identity::Identity,
     index, peers, resolve, service_identity, sync, watch,
 };
 use crate::{
@@ -26,7 +31,7 @@ use crate::{
 };
 
 /// Connections that may wait to be accepted; beyond it the kernel makes clients try again.
-const BACKLOG: u32 = 4096;
+pub(super) const BACKLOG: u32 = 4096;
 
 /// How long the last steps may take once the drain deadline has passed: they only write what was
 /// acknowledged.
@@ -34,6 +39,8 @@ const FINAL_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Everything that runs.
 pub(crate) struct Components {
+    /// Where this node leads a cluster.
+    leadership: Option<Arc<Leadership>>,
     service: Service,
     identity: Identity,
     address: SocketAddr,
@@ -54,7 +61,10 @@ pub(crate) struct Components {
 
 impl Components {
     /// Opens everything, recovers, and begins to listen; nothing answers before all is there.
-    pub(crate) async fn start(loaded: &Loaded) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        loaded: &Loaded,
+        leadership: Option<Arc<Leadership>>,
+    ) -> anyhow::Result<Self> {
         let settings = &loaded.settings;
         // Bound first, so that a taken port is found out before anything is touched, but not yet
         // listening: a port that accepts and does not answer would fool every probe.
@@ -65,8 +75,13 @@ impl Components {
         };
         let root = TaskGroup::new("gripfast");
         let (front, back, last) = (root.child("front"), root.child("back"), root.child("edge"));
-        let (store, repositories) = open(settings, &back).await?;
-        let db = database::open(settings).await?;
+        let packs = leadership.as_deref().map(Leadership::packs);
+        let (store, repositories) = open(settings, &back, leadership.as_deref(), packs).await?;
+        if packs.is_some() {
+            cluster::keep_packs(settings, &repositories, &back);
+        }
+        let fence = leadership.as_deref().map(Leadership::fence);
+        let db = database::open(settings, fence).await?;
         let readiness = Readiness::ready();
         database::watch(&db, &readiness, &back);
         disk::watch(&repositories, &readiness, &back);
@@ -87,8 +102,13 @@ impl Components {
             settings, &service, &identity,
         )));
         let config = Arc::new(ArcSwap::from_pointee(loaded.to_json()));
-        let (relay, writer) =
-            Relay::start(store.clone(), component_settings::relay(settings), &front);
+        let log = leadership.as_deref().map(Leadership::commit_log);
+        let (relay, writer) = Relay::start_logged(
+            store.clone(),
+            component_settings::relay(settings),
+            &front,
+            log,
+        );
         let grasp = Grasp::start(grip_grasp::Parts {
             store: store.clone(),
             writer,
@@ -131,6 +151,7 @@ impl Components {
             .listen(BACKLOG)
             .with_context(|| format!("cannot listen on {address}"))?;
         let edge = Web {
+            leads: leadership.as_deref().map(Leadership::leads),
             grasp: grasp.clone(),
             relay: relay.clone(),
             store: store.clone(),
@@ -154,8 +175,12 @@ impl Components {
         let serving = last.spawn("http", async move {
             grip_web::serve_to_the_end(listener, edge, &group, &end).await;
         });
+        if let Some(leadership) = &leadership {
+            leadership.begin(settings).await?;
+        }
         tracing::info!(%address, url = service.http_url(), "ready");
         Ok(Self {
+            leadership,
             service,
             identity,
             address,
@@ -197,6 +222,7 @@ impl Components {
                 Err(error) => format!("the HTTP server: {error}"),
             },
             reason = self.relay.failed() => format!("the relay: {reason}"),
+            reason = cluster::lost(self.leadership.as_deref()) => format!("the cluster: {reason}"),
             () = self.db.name_taken() => {
                 let node = self.db.node();
                 format!("another gripfast has taken the name {node:?} in the database (node_name)")
@@ -228,6 +254,7 @@ impl Components {
         let back = self.back.shutdown(rest).await;
         self.relay.stop().await;
         self.db.close().await;
+        cluster::end(self.leadership.as_deref()).await;
         let edge = self.edge.shutdown(FINAL_SHUTDOWN_TIMEOUT).await;
         let root = self.edge.root();
         // A thread that blocks is no task that can be aborted, but it is not done either.
@@ -266,7 +293,7 @@ fn left(ended: Ended) -> usize {
     }
 }
 
-fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpSocket, SocketAddr)> {
+pub(super) fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpSocket, SocketAddr)> {
     let socket = match wanted {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
@@ -295,8 +322,15 @@ fn bind(wanted: SocketAddr) -> anyhow::Result<(TcpSocket, SocketAddr)> {
 pub(super) async fn open(
     settings: &Settings,
     group: &TaskGroup,
+    leadership: Option<&Leadership>,
+    packs: Option<&PackStore>,
 ) -> anyhow::Result<(EventStore, Repositories)> {
     let settings = settings.clone();
+    let log = leadership.map_or_else(LoggedBy::default, Leadership::change_log);
+    let store = leadership.map(Leadership::store);
+    let max_bytes = settings.cluster.cluster_cache_bytes;
+    let cached_from = packs.map(|packs| packs.cached(max_bytes, group.token()));
+    let cached_from = cached_from.unwrap_or_default();
     let opened = group.spawn_blocking("open", move || {
         let defaults = grip_git::Options::new(settings.git_data_path());
         let memory_bytes = settings.limits.git_memory_bytes;
@@ -315,14 +349,21 @@ pub(super) async fn open(
                 per_identifier: settings.limits.staged_max_bytes_per_identifier,
                 contributors: component_settings::contributor_quotas(&settings),
             },
+            log,
+            cached_from,
             ..defaults
         };
         let repositories = Repositories::open(git).context("cannot open the repositories")?;
+        if let Some(store) = store {
+            fault::point("leader.opened");
+            return anyhow::Ok((store, repositories));
+        }
         // In a directory of its own: ngit-grasp keeps another LMDB in the one above.
         let path = settings.relay_data_path().join("events");
         let options = grip_store::Options {
             map_bytes: usize::try_from(settings.storage.event_map_bytes).unwrap_or(usize::MAX),
             ignores_deletions: settings.deletion.deletion_request_disrespector,
+            notes_changes: settings.cluster.cluster_packs.is_some(),
             ..grip_store::Options::default()
         };
         let store = EventStore::open(&path, options)

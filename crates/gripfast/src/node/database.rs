@@ -3,7 +3,7 @@
 use std::{fs, io, path::Path};
 
 use anyhow::{Context as _, bail};
-use grip_db::{Db, Server};
+use grip_db::{Db, Fence, Server};
 use grip_tasks::TaskGroup;
 use grip_web::Readiness;
 
@@ -14,8 +14,9 @@ const NAME: &str = "node.name";
 /// What `/readyz` calls it.
 const PART: &str = "database";
 
-/// Opens the file, or connects to the server under the name of this node.
-pub(super) async fn open(settings: &Settings) -> anyhow::Result<Db> {
+/// Opens the file, or connects to the server: under the name of this node, or as the leader that
+/// `fence` lets write under the name of its cluster.
+pub(super) async fn open(settings: &Settings, fence: Option<Fence>) -> anyhow::Result<Db> {
     let storage = &settings.storage;
     let url = match settings.database() {
         DatabasePlace::File(path) => {
@@ -24,12 +25,13 @@ pub(super) async fn open(settings: &Settings) -> anyhow::Result<Db> {
         }
         DatabasePlace::Server(url) => url,
     };
-    let node = match &storage.node_name {
-        Some(name) => name.clone(),
-        None => kept_name(&settings.storage.data_dir)?,
+    let node = match &fence {
+        Some(fence) => fence.cluster.clone(),
+        None => node_name(settings)?,
     };
     let server = Server {
         connections: storage.database_connections,
+        fence,
         ..Server::new(url.reveal(), &node)
     };
     let db = Db::connect(&server)
@@ -41,6 +43,14 @@ pub(super) async fn open(settings: &Settings) -> anyhow::Result<Db> {
         "the database is shared under the name of this node"
     );
     Ok(db)
+}
+
+/// The name that was given to this node, or that it keeps.
+pub(super) fn node_name(settings: &Settings) -> anyhow::Result<String> {
+    match &settings.storage.node_name {
+        Some(name) => Ok(name.clone()),
+        None => kept_name(&settings.storage.data_dir),
+    }
 }
 
 /// The name made at the first start: what is held under it is found again.

@@ -2,45 +2,31 @@
 //! them is changed (§19 of its layout).
 //!
 //! Repositories are put where the start takes over those of other servers; events go through the
-//! same checks and admission as those that clients send. So a run may be cut off anywhere and be
-//! repeated: what is here already is found and left alone.
+//! same checks and admission as those that clients send, and tips of contributors through those of
+//! pushes. What was removed or replaced is kept unseen, as it was. So a run may be cut off anywhere and
+//! be repeated: what is here already is found and left alone.
 
+mod archives;
+mod contributors;
 mod events;
 mod layout;
+mod lifecycle;
+mod tarball;
+mod target;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
 };
 
 use anyhow::{Context as _, ensure};
-use arc_swap::ArcSwap;
-use grip_git::Repositories;
-use grip_grasp::Grasp;
-use grip_nostr::{Event, RepoAddr, kinds};
-use grip_relay::{Relay, WritePolicy};
-use grip_store::{EventStore, EventView as _, nostr_lmdb};
-use grip_tasks::{Ended, TaskGroup};
-use grip_types::{EventSource, Origin};
+use grip_store::nostr_lmdb;
 use serde::Serialize;
 
 pub(crate) use self::layout::check_own;
-use self::{events::Source, layout::View};
-use super::{component_settings, components::open, database, identity::Identity, lock::DirLock};
+use self::{archives::Archive, events::Source, layout::View, lifecycle::Lifecycle, target::Target};
+use super::lock::DirLock;
 use crate::{commands::progress::Progress, config::Settings, private_file};
-
-/// Events that are decided together.
-const BATCH: usize = 256;
-/// More than anything that waits. Bounds of what waits are for strangers, and here all of an owner's
-/// announcements come before the first state.
-const NO_BOUND: usize = usize::MAX >> 8;
-/// Longer than an import takes. A sweep would archive repositories whose announcement is still to be
-/// decided.
-const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// How long the last writes may take.
-const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where the other server kept things.
 #[derive(Debug)]
@@ -57,7 +43,17 @@ pub(crate) struct Directories {
 pub(crate) struct Report {
     pub(crate) layout: &'static str,
     pub(crate) repositories: Counts,
+    /// Tips of pull requests in contributor repositories.
+    pub(crate) contributions: Counts,
+    /// Removed repositories.
+    pub(crate) archives: Counts,
     pub(crate) events: Counts,
+    /// Versions of announcements and states that others replaced.
+    pub(crate) history: Counts,
+    /// Removed events.
+    pub(crate) holding: Counts,
+    /// Requests to delete and to vanish that go on where they were.
+    pub(crate) request_times: u64,
     /// Branches and tags that are not what the other server had, with the reason.
     pub(crate) differing_refs: Vec<String>,
     /// Things that were left out, by their reason.
@@ -82,11 +78,15 @@ impl Report {
 
 /// Says what an import would find; writes nothing.
 pub(crate) fn look(from: &Directories, settings: &Settings) -> anyhow::Result<Report> {
-    let (views, mut report) = survey(from)?;
-    for view in &views {
+    let (found, mut report) = survey(from)?;
+    for view in &found.views {
         let is_here = settings.git_data_path().join(view.place()).exists();
         report.repositories.already_here += u64::from(is_here);
     }
+    for view in &found.contributors {
+        report.contributions.found += view.refs()?.len() as u64;
+    }
+    Lifecycle::read(&from.relay)?.count(&mut report);
     let source = Source::open(from)?;
     let (events, unreadable) = source.read()?;
     report.events.found = events.len() as u64;
@@ -104,8 +104,9 @@ pub(crate) fn look(from: &Directories, settings: &Settings) -> anyhow::Result<Re
 /// Takes everything over.
 pub(crate) async fn run(from: &Directories, settings: &Settings) -> anyhow::Result<Report> {
     check_own(&settings.git_data_path())?;
-    let (views, mut report) = survey(from)?;
+    let (found, mut report) = survey(from)?;
     let source = Source::open(from)?;
+    let lifecycle = Lifecycle::read(&from.relay)?;
     let _lock = DirLock::take(&[
         &settings.storage.data_dir,
         &settings.git_data_path(),
@@ -116,8 +117,8 @@ pub(crate) async fn run(from: &Directories, settings: &Settings) -> anyhow::Resu
         take_key(file, settings)?;
         report.key_taken = true;
     }
-    let mut progress = Progress::items("repositories", views.len() as u64);
-    for view in &views {
+    let mut progress = Progress::items("repositories", found.views.len() as u64);
+    for view in &found.views {
         match view.copy(&settings.git_data_path()) {
             Ok(true) => report.repositories.taken += 1,
             Ok(false) => report.repositories.already_here += 1,
@@ -127,24 +128,51 @@ pub(crate) async fn run(from: &Directories, settings: &Settings) -> anyhow::Resu
     }
     progress.finish();
     let target = Target::start(settings).await?;
+    target
+        .take_contributions(&found.contributors, &mut report)
+        .await;
     target.take_events(&source, &mut report).await?;
-    target.compare(&views, &mut report);
+    // What is served decides what of the rest is kept.
+    let vanished = lifecycle.vanished_archives();
+    target.take_lifecycle(lifecycle, &mut report).await?;
+    target
+        .take_archives(found.archives, &vanished, &mut report)
+        .await?;
+    target.compare(&found.views, &mut report);
+    if target.grasp.serves_contributors() {
+        target.compare(&found.contributors, &mut report);
+    }
     target.stop().await;
     Ok(report)
 }
 
-fn survey(from: &Directories) -> anyhow::Result<(Vec<View>, Report)> {
+/// What a directory of repositories holds.
+struct Found {
+    views: Vec<View>,
+    contributors: Vec<View>,
+    archives: Vec<Archive>,
+}
+
+fn survey(from: &Directories) -> anyhow::Result<(Found, Report)> {
     let kind = layout::detect(&from.git)?;
     let mut report = Report {
         layout: kind.name(),
         ..Report::default()
     };
-    let (views, strange) = kind.views(&from.git)?;
-    for why in strange {
+    let (views, no_views) = kind.views(&from.git)?;
+    let (contributors, no_contributors) = kind.contributors(&from.git)?;
+    let (archives, no_archives) = archives::list(kind, &from.git)?;
+    for why in [no_views, no_contributors, no_archives].concat() {
         report.skip(why);
     }
     report.repositories.found = views.len() as u64;
-    Ok((views, report))
+    report.archives.found = archives.len() as u64;
+    let found = Found {
+        views,
+        contributors,
+        archives,
+    };
+    Ok((found, report))
 }
 
 /// Keeps the identity of the other service (L-11).
@@ -156,190 +184,6 @@ fn take_key(file: &Path, settings: &Settings) -> anyhow::Result<()> {
     let place = settings.storage.data_dir.join(super::identity::KEY_FILE);
     let secret = keys.secret_key().to_secret_hex();
     private_file::put(&place, &secret).with_context(|| format!("cannot keep {}", place.display()))
-}
-
-/// This node as far as an import needs it: nobody connects, nothing is fetched.
-struct Target {
-    relay: Relay,
-    policy: Arc<dyn WritePolicy>,
-    store: EventStore,
-    repositories: Repositories,
-    db: grip_db::Db,
-    group: TaskGroup,
-}
-
-impl Target {
-    async fn start(settings: &Settings) -> anyhow::Result<Self> {
-        let group = TaskGroup::new("import");
-        let (store, repositories) = open(settings, &group).await?;
-        let db = database::open(settings).await?;
-        let identity = Identity::open(settings)?;
-        let service = settings.service();
-        let policy = component_settings::policy(settings, &service, &identity);
-        let limits = component_settings::relay(settings);
-        let (relay, writer) = Relay::start(store.clone(), limits, &group);
-        let grasp = Grasp::start(grip_grasp::Parts {
-            store: store.clone(),
-            writer,
-            db: db.clone(),
-            repositories: repositories.clone(),
-            policy: Arc::new(ArcSwap::from_pointee(policy)),
-            bounds: grip_grasp::Bounds {
-                per_author: NO_BOUND,
-                per_author_bytes: NO_BOUND,
-                per_identifier: NO_BOUND,
-                per_identifier_bytes: NO_BOUND,
-                total: NO_BOUND,
-                total_bytes: NO_BOUND,
-                ..component_settings::bounds(settings)
-            },
-            keep: component_settings::keep(settings),
-            lifecycle: component_settings::lifecycle(settings),
-            sweep_every: NEVER,
-            group: group.child("grasp"),
-        })
-        .await
-        .context("cannot recover the state of the last run")?;
-        Ok(Self {
-            relay,
-            policy: Arc::new(grasp),
-            store,
-            repositories,
-            db,
-            group,
-        })
-    }
-
-    /// Has every event decided, in the order in which they depend on each other. What is refused
-    /// for want of something that may still come is decided again as long as anything comes.
-    async fn take_events(&self, source: &Source, report: &mut Report) -> anyhow::Result<()> {
-        let (mut waiting, unreadable) = source.read()?;
-        report.events.found = waiting.len() as u64;
-        for _ in 0..unreadable {
-            report.skip("events that cannot be read");
-        }
-        events::order(&mut waiting, report);
-        let mut progress = Progress::items("events", waiting.len() as u64);
-        let (mut held, mut announced) = (Vec::new(), HashSet::new());
-        loop {
-            let mut refused = Vec::new();
-            let before = waiting.len();
-            for batch in events::batches(waiting, BATCH) {
-                let (batch, unannounced) = self.part_unannounced(batch, &announced)?;
-                let why = |event| (event, events::UNANNOUNCED.to_owned());
-                refused.extend(unannounced.into_iter().map(why));
-                let texts = batch.iter().map(events::message).collect();
-                let source = EventSource::from(Origin::Submitted);
-                let admissions = self.relay.admit(&self.policy, texts, source).await;
-                for (event, admission) in batch.into_iter().zip(admissions) {
-                    let answer = admission.answer;
-                    match answer.prefix() {
-                        Some("duplicate") => report.events.already_here += 1,
-                        _ if !answer.accepted => {
-                            refused.push((event, answer.message));
-                            continue;
-                        }
-                        Some("purgatory") => held.push(event.id),
-                        _ => report.events.taken += 1,
-                    }
-                    announced.extend(events::announced(&event));
-                    progress.add(1);
-                }
-            }
-            let has_moved = refused.len() < before;
-            let (again, last): (Vec<_>, Vec<_>) = refused
-                .into_iter()
-                .partition(|(_, why)| has_moved && events::may_come(why));
-            for (event, why) in last {
-                report.skip(format!("events of kind {}: {why}", event.kind.as_u16()));
-                progress.add(1);
-            }
-            if again.is_empty() {
-                break;
-            }
-            waiting = again.into_iter().map(|(event, _)| event).collect();
-        }
-        progress.finish();
-        // What was held may have been released by what came after it.
-        let view = self.store.read().context("cannot read the events")?;
-        for id in held {
-            let is_served = view.contains(&id).context("cannot read the events")?;
-            let counts = &mut report.events;
-            counts.taken += u64::from(is_served);
-            counts.held += u64::from(!is_served);
-        }
-        Ok(())
-    }
-
-    /// Parts states from a batch whose announcement is neither here nor was taken. Admission waits for
-    /// it a moment each, as it may be on its way from a client.
-    fn part_unannounced(
-        &self,
-        batch: Vec<Event>,
-        announced: &HashSet<String>,
-    ) -> anyhow::Result<(Vec<Event>, Vec<Event>)> {
-        let view = self.store.read().context("cannot read the events")?;
-        let (mut kept, mut parted) = (Vec::new(), Vec::new());
-        for event in batch {
-            let is_announced = match events::needed_announcement(&event) {
-                None => true,
-                Some(name) if announced.contains(name) => true,
-                Some(name) => {
-                    let found = view.with_d(kinds::ANNOUNCEMENT, name);
-                    !found.context("cannot read the events")?.is_empty()
-                }
-            };
-            if is_announced {
-                kept.push(event);
-            } else {
-                parted.push(event);
-            }
-        }
-        Ok((kept, parted))
-    }
-
-    /// Compares the branches and tags of every repository with those of the other server (L-4).
-    fn compare(&self, views: &[View], report: &mut Report) {
-        for view in views {
-            let expected = match view.refs() {
-                Ok(refs) => refs,
-                Err(error) => {
-                    report.skip(format!("{}: refs cannot be read: {error:#}", view.addr));
-                    continue;
-                }
-            };
-            let found = self.refs(&view.addr);
-            for (name, oid) in &expected {
-                match found.get(name) {
-                    Some(ours) if ours == oid => {}
-                    Some(ours) => report
-                        .differing_refs
-                        .push(format!("{} {name}: {oid} there, {ours} here", view.addr)),
-                    None => report
-                        .differing_refs
-                        .push(format!("{} {name}: {oid} there, nothing here", view.addr)),
-                }
-            }
-        }
-    }
-
-    fn refs(&self, addr: &RepoAddr) -> BTreeMap<String, String> {
-        let Ok(refs) = self.repositories.refs(addr) else {
-            return BTreeMap::new();
-        };
-        let pairs = refs
-            .iter()
-            .map(|it| (it.name.to_string(), it.oid.to_string()));
-        pairs.collect()
-    }
-
-    async fn stop(self) {
-        if let Ended::Aborted { left } = self.group.shutdown(END_TIMEOUT).await {
-            tracing::warn!(left, "tasks of the import were cut off");
-        }
-        self.relay.stop().await;
-        self.db.close().await;
-    }
 }
 
 /// Fails where the other server still runs.

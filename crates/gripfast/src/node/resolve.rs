@@ -1,13 +1,12 @@
 //! Wiring of the resolver and of the network in which other nodes find this one.
 
-use std::{io, net::IpAddr, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use grip_dht::{
     Dht,
     kademlia::{self, Kademlia},
 };
-use grip_egress::Special;
 use grip_limits::{Lane, Throttle};
 use grip_resolve::{
     Admin, BreakerOptions, HealthOf, HostHealth, Identity, LocalManifests, NodeKey, Options, Parts,
@@ -15,10 +14,12 @@ use grip_resolve::{
 };
 use grip_tasks::{Live, TaskGroup};
 use grip_types::Service;
-use tokio::{net::lookup_host, time::timeout};
 use url::Url;
 
-use super::base::Base;
+use super::{
+    base::Base,
+    external_addresses::{ExternalAddresses, SystemNames},
+};
 use crate::{
     config::{Settings, options::Discovery},
     private_file,
@@ -26,9 +27,6 @@ use crate::{
 
 /// The file in the data directory with the secret key of this node in the network.
 const KEY_FILE: &str = "node.key";
-
-/// How long the start waits for the addresses of a name of ours.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The running resolver.
 pub(super) struct Resolving {
@@ -82,12 +80,13 @@ pub(super) async fn start(base: &Base<'_>) -> anyhow::Result<Resolving> {
 /// The health of git hosts, from the throttle of the sync.
 fn health(throttle: Throttle) -> Arc<HealthOf> {
     Arc::new(move |host| {
-        let failures = throttle.failures(host);
+        let history = throttle.history(host);
         HostHealth {
             // A host that is only throttled may be healthy.
-            is_open: failures > 0 && throttle.is_throttled(host, Lane::Git),
-            successes: 0,
-            failures,
+            is_open: throttle.failures(host) > 0 && throttle.is_throttled(host, Lane::Git),
+            successes: history.successes,
+            failures: history.failures,
+            latency: history.latency,
         }
     })
 }
@@ -132,9 +131,12 @@ async fn start_dht(
     local_manifests: &Arc<LocalManifests>,
     work: &TaskGroup,
 ) -> anyhow::Result<Arc<Kademlia>> {
+    let external = ExternalAddresses::new(discovery, SystemNames);
+    let found = external.find().await;
+    found.warn();
     let options = kademlia::Options {
         listen: discovery.dht_listen.clone(),
-        external: external(discovery, &SystemNames).await,
+        external: found.addresses.clone(),
         bootstrap: discovery.dht_bootstrap.clone(),
         lan_only: discovery.dht_lan_only,
         max_published: discovery.dht_max_published,
@@ -154,75 +156,21 @@ async fn start_dht(
         listening = status.listening.join(", "),
         "started peer discovery"
     );
-    Ok(Arc::new(dht))
-}
-
-/// Addresses of host names.
-trait Names {
-    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
-}
-
-struct SystemNames;
-
-impl Names for SystemNames {
-    async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        let found = timeout(LOOKUP_TIMEOUT, lookup_host((host, 0))).await??;
-        Ok(found.map(|address| address.ip()).collect())
+    let dht = Arc::new(dht);
+    if external.has_names() {
+        let (dht, stop) = (Arc::clone(&dht), work.token());
+        let mut last = found;
+        work.spawn("dht.names", async move {
+            while let Some(()) = stop.run_until_cancelled(external.changed(&mut last)).await {
+                let addresses = last.addresses.join(", ");
+                tracing::info!(addresses, "telling other nodes new addresses of this one");
+                if let Err(error) = dht.set_external(&last.addresses).await {
+                    tracing::warn!(%error, "failed to tell other nodes the new addresses");
+                }
+            }
+        });
     }
-}
-
-/// The addresses to tell other nodes. Those dial no names, so a name of ours is told as the addresses
-/// that it has at the start. One that cannot be used is left out: the node serves all the same.
-async fn external(discovery: &Discovery, names: &impl Names) -> Vec<String> {
-    let mut external = Vec::new();
-    for text in &discovery.dht_external {
-        let Some((version, host, rest)) = named(text) else {
-            external.push(text.clone());
-            continue;
-        };
-        let found = match names.addresses(host).await {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(address = text, %error, "failed to look up the name in dht_external: other nodes are not told of it");
-                continue;
-            }
-        };
-        let is_usable = |ip: &IpAddr| match Special::of(*ip) {
-            None => !discovery.dht_lan_only,
-            Some(Special::Private | Special::LinkLocal | Special::Loopback) => {
-                discovery.dht_lan_only
-            }
-            Some(_) => false,
-        };
-        let is_meant = |ip: &IpAddr| match version {
-            "dns4" => ip.is_ipv4(),
-            "dns6" => ip.is_ipv6(),
-            _ => true,
-        };
-        let before = external.len();
-        for ip in found.into_iter().filter(is_meant).filter(is_usable) {
-            let protocol = if ip.is_ipv4() { "ip4" } else { "ip6" };
-            let address = format!("/{protocol}/{ip}/{rest}");
-            if !external.contains(&address) {
-                external.push(address);
-            }
-        }
-        if external.len() == before {
-            tracing::warn!(
-                address = text,
-                "the name in dht_external leads to no address that other nodes would dial: they \
-                 are not told of it"
-            );
-        }
-    }
-    external
-}
-
-/// The parts of an address that begins with a host name.
-fn named(address: &str) -> Option<(&str, &str, &str)> {
-    let (version, rest) = address.strip_prefix('/')?.split_once('/')?;
-    let (host, rest) = rest.split_once('/')?;
-    matches!(version, "dns" | "dns4" | "dns6").then_some((version, host, rest))
+    Ok(dht)
 }
 
 fn identity(seed: &[u8; 32], service: &Service) -> anyhow::Result<Identity> {
@@ -231,48 +179,4 @@ fn identity(seed: &[u8; 32], service: &Service) -> anyhow::Result<Identity> {
         key: NodeKey::from_seed(seed),
         urls: vec![url],
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::tests::Fake;
-
-    struct Table(Vec<(&'static str, &'static str)>);
-
-    impl Names for Table {
-        async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-            let found = self.0.iter().filter(|(name, _)| *name == host);
-            let found: Vec<_> = found.map(|(_, ip)| ip.parse().unwrap()).collect();
-            if found.is_empty() {
-                return Err(io::ErrorKind::NotFound.into());
-            }
-            Ok(found)
-        }
-    }
-
-    #[tokio::test]
-    async fn a_name_of_ours_is_told_as_its_addresses_and_stops_no_start() {
-        let names = Table(vec![
-            ("node.example", "1.2.3.4"),
-            ("node.example", "2606:4700::1"),
-            ("lan.example", "10.0.0.1"),
-        ]);
-        let told = async |addresses: &str| {
-            let set = Fake::default().env("GRIPFAST_DHT_EXTERNAL", addresses);
-            external(&set.loaded().settings.discovery, &names).await
-        };
-        assert_eq!(
-            told("/dns4/node.example/tcp/7335").await,
-            ["/ip4/1.2.3.4/tcp/7335"]
-        );
-        assert_eq!(
-            told("/dns/node.example/tcp/1").await,
-            ["/ip4/1.2.3.4/tcp/1", "/ip6/2606:4700::1/tcp/1"]
-        );
-        assert_eq!(told("/ip4/5.6.7.8/tcp/1").await, ["/ip4/5.6.7.8/tcp/1"]);
-        for useless in ["/dns4/lan.example/tcp/1", "/dns4/nowhere.example/tcp/1"] {
-            assert!(told(useless).await.is_empty(), "{useless}");
-        }
-    }
 }

@@ -156,12 +156,12 @@ impl RemoteRefs for Listing {
         owner: &'a PublicKey,
     ) -> RefsFuture<'a> {
         Box::pin(async {
-            // A look is never urgent: it leaves alone what is kept for those who are served.
+            // Only the part that is for looks counts, and what this owner has left.
             let payer = Owner {
                 key: owner.to_bytes(),
                 is_served: false,
             };
-            let meter = Meter::paid_by(payer, &self.budget);
+            let meter = Meter::of_look(payer, &self.budget);
             let meter = meter.map_err(|_| RefsError::PutOff(SPENT_PAUSE))?;
             let listed = self.fetch.list_refs(url, names, &meter).await;
             listed.map_err(|error| match error {

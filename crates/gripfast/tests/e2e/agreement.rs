@@ -102,6 +102,30 @@ async fn a_ban_takes_effect_on_a_hangup() -> Result<()> {
     Ok(())
 }
 
+/// Under another name the node warns, and what it acknowledged under the old one is served and waits on.
+#[tokio::test]
+async fn a_start_with_another_domain_warns_and_keeps_what_was_acknowledged() -> Result<()> {
+    let mut node = Node::start(BINARY).await?;
+    let (served, held) = (LocalProject::new("served")?, LocalProject::new("held")?);
+    served.publish(&node, 5).await?;
+    held.announce(&node, 5).await?;
+    let told = |node: &Node| {
+        let log = node.log();
+        let mut lines = log.lines();
+        lines.any(|line| line.contains("WARN") && line.contains("new.example.com"))
+    };
+    ensure!(!told(&node), "{}", node.log());
+    node.stop().await?;
+    node.set_env("NGIT_DOMAIN", "new.example.com");
+    node.launch().await?;
+    ensure!(told(&node), "{}", node.log());
+    served.tree.git(["ls-remote", served.url(&node).as_str()])?;
+    ensure!(held.directory(&node).exists(), "it waits for its data");
+    let said = node.run(&["check"]).await?;
+    ensure!(said.contains("relay and git agree"), "{said}");
+    Ok(())
+}
+
 /// A check that runs out of memory tells so, and takes nothing out of service.
 #[tokio::test]
 async fn a_check_that_cannot_read_to_the_end_calls_nothing_damaged() -> Result<()> {

@@ -456,6 +456,15 @@ async fn a_hidden_contribution_is_not_given_out_beside_a_shown_one() -> Result<(
         ensure!(!ok && said.contains("not our ref"), "{said}");
         let (ok, said) = fetch(&node, &next).await?;
         ensure!(ok, "{said}");
+        // A partial clone gets what it lacks of the shown one when it is needed.
+        let partial = WorkTree::init()?;
+        partial.git(["remote", "add", "origin", &it.url(&node)])?;
+        let name = name_of(&shown.id);
+        let fetch_it = format!("fetch -q --filter=blob:none origin {name}");
+        for words in [fetch_it.as_str(), "checkout -q FETCH_HEAD"] {
+            let done = partial.run(words.split(' ')).await?;
+            ensure!(done.ok, "{words}: {}", done.stderr);
+        }
         node.crash_and_restart().await?;
     }
     node.run(&["repos", "unblock", &target, "--execute"])
@@ -463,6 +472,54 @@ async fn a_hidden_contribution_is_not_given_out_beside_a_shown_one() -> Result<(
     ensure!(node.connect().await?.serves(&hidden.id).await?);
     let (ok, said) = fetch(&node, &it.tip).await?;
     ensure!(ok, "{said}");
+    agrees(&node).await
+}
+
+/// G01-112: a tip that is out of service, by an order or by its author's deletion, is given out by no id
+/// where it was mirrored to either, over a kill too; all else is.
+#[tokio::test]
+async fn a_hidden_contribution_is_given_out_by_no_id_where_it_was_mirrored_to() -> Result<()> {
+    let mut node = Node::start_with(BINARY, &[ON]).await?;
+    let project = LocalProject::new("sails")?;
+    project.announce(&node, 10).await?;
+    project.publish(&node, 5).await?;
+    let it = Contributor::to(&project.owner, "sails")?;
+    let event = it.served(&node).await?;
+    let name = name_of(&event.id);
+    let tree = it.tree.git(["rev-parse", "HEAD^{tree}"])?;
+    let has = async |node: &Node, id: &str| {
+        let clone = WorkTree::init()?;
+        let fetched = clone.run(["fetch", "-q", &project.url(node), id]).await?;
+        let is_refused = fetched.stderr.contains("not our ref");
+        ensure!(fetched.ok != is_refused, "{}", fetched.stderr);
+        anyhow::Ok(fetched.ok)
+    };
+    let author = it.author.npub();
+    for ending in ["block", "deletion"] {
+        git::until_ref(&project.url(&node), &name, &it.tip).await?;
+        ensure!(has(&node, &it.tip).await? && has(&node, tree.trim()).await?);
+        if ending == "block" {
+            node.run(&["repos", "block", &author, "--execute"]).await?;
+        } else {
+            let deletion = it.author.delete_events(&[event.id]);
+            node.connect().await?.publish_ok(&deletion).await?;
+        }
+        until("it is not shown any more", || async {
+            let refs = git::ls_remote(&project.url(&node)).await.ok()?;
+            (!refs.iter().any(|(shown, _)| *shown == name)).then_some(())
+        })
+        .await?;
+        for _ in 0..2 {
+            let is_given = has(&node, &it.tip).await? || has(&node, tree.trim()).await?;
+            ensure!(!is_given, "{ending}");
+            ensure!(has(&node, &project.tip).await?, "{ending}: all else is");
+            node.crash_and_restart().await?;
+        }
+        if ending == "block" {
+            node.run(&["repos", "unblock", &author, "--execute"])
+                .await?;
+        }
+    }
     agrees(&node).await
 }
 

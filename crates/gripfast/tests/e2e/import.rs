@@ -1,6 +1,7 @@
 //! Moving in from ngit-grasp: directories as its versions lay them out.
 
 mod real;
+mod unseen;
 
 use std::{
     fs,

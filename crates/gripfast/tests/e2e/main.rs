@@ -2,6 +2,7 @@
 
 mod agreement;
 mod audit;
+mod cluster;
 mod contributors;
 mod crash;
 mod follow;

@@ -5,12 +5,12 @@ use grip_testkit::{LocalProject, Node, WorkTree};
 
 use crate::BINARY;
 
-/// Size of the generated repository; the campaign sets it to 1024.
+/// Size of the generated repository: twice what it may take in memory. The campaign sets it to 1024.
 fn size_mib() -> u64 {
     std::env::var("GRIPFAST_MEMORY_MIB")
         .ok()
         .and_then(|n| n.parse().ok())
-        .unwrap_or(160)
+        .unwrap_or(96)
 }
 
 /// What a pack may take beyond what the node takes by itself; in a debug build the latter is mostly

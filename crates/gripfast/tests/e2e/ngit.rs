@@ -2,6 +2,7 @@
 //! the real binary. After every step the server is asked, too: its refs, its HEAD, its events.
 
 mod client;
+mod first_minutes;
 mod private_day;
 mod served;
 mod story;

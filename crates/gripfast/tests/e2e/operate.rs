@@ -6,6 +6,7 @@ mod compose;
 mod documents;
 mod faults;
 mod metrics;
+mod notify;
 mod package;
 mod repair;
 mod selftest;

@@ -5,6 +5,7 @@ mod drain;
 mod liars;
 mod many;
 mod net;
+mod overload;
 mod pins;
 mod remote_helper;
 mod sync;

@@ -15,7 +15,7 @@ struct Layer {
 const LAYERS: &[Layer] = &[
     Layer {
         name: "foundation",
-        crates: "grip-types grip-go grip-tlog grip-nostr grip-tasks grip-limits grip-egress grip-db grip-store",
+        crates: "grip-types grip-go grip-tlog grip-nostr grip-tasks grip-limits grip-egress grip-bucket grip-db grip-store",
         ordered: true,
     },
     Layer {
@@ -25,7 +25,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "features",
-        crates: "grip-browse grip-follow grip-grasp grip-index grip-ingest grip-resolve grip-sync",
+        crates: "grip-browse grip-cluster grip-follow grip-grasp grip-index grip-ingest grip-resolve grip-sync",
         ordered: false,
     },
     Layer {

@@ -23,7 +23,7 @@ impl Relocked {
     /// Installs it below `root`: as it is locked, else with the pins.
     pub(super) fn install(&self, root: &Path) -> anyhow::Result<()> {
         let (krate, version) = (self.krate, self.version);
-        if super::install(krate, version, krate, root).is_ok() {
+        if super::install(krate, version, &[], root).is_ok() {
             return Ok(());
         }
         let place = root.display();

@@ -1,10 +1,11 @@
 //! Connection set-up for the server.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::time::timeout;
 
+use super::Fence;
 use crate::DbError;
 
 /// The server, and how long it is waited for.
@@ -12,14 +13,25 @@ use crate::DbError;
 pub(crate) struct Host {
     pub(super) options: PgConnectOptions,
     time_limit: Duration,
+    fence: Option<Arc<Fence>>,
 }
 
 impl Host {
-    pub(super) fn new(options: PgConnectOptions, time_limit: Duration) -> Self {
+    pub(super) fn new(
+        options: PgConnectOptions,
+        time_limit: Duration,
+        fence: Option<Fence>,
+    ) -> Self {
         Self {
             options,
             time_limit,
+            fence: fence.map(Arc::new),
         }
+    }
+
+    /// What every transaction has to hold.
+    pub(crate) fn fence(&self) -> Option<&Fence> {
+        self.fence.as_deref()
     }
 
     /// Longest time a piece of work may take, all in all.

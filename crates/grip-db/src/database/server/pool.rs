@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::Host;
+use super::{Fence, Host};
 use crate::DbError;
 
 /// A connection that was idle for longer is tested before it is used.
@@ -51,6 +51,10 @@ impl ConnectionPool {
             permits: Semaphore::new(permits),
             idle: Mutex::default(),
         }
+    }
+
+    pub(crate) fn fence(&self) -> Option<&Fence> {
+        self.host.fence()
     }
 
     pub(crate) fn time_limit(&self) -> Duration {

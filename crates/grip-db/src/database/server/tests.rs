@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use super::*;
 use crate::TestDatabase;
 
+mod fences;
 mod names;
 mod opening;
 mod outages;

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use super::support::{Mine, Node, Strict, key, options};
 use crate::{
     Dht as _, DhtError, Peer, RequestError, kademlia,
-    kademlia::{Options, address, swarm_task::Command},
+    kademlia::{Options, address},
 };
 
 async fn refused(options: Options) -> DhtError {
@@ -100,14 +100,11 @@ async fn addresses_of_our_own_network_are_never_dialled_because_a_stranger_named
     let mut liar = options(2);
     liar.allow_non_global = false;
     let liar = Node::start(liar).await;
-    for address in traps.addresses() {
-        let address = address.parse().unwrap();
-        let learn = Command::Learn {
-            peer: victim_id,
-            address,
-        };
-        assert!(liar.dht.commands.send(learn).await.is_ok());
-    }
+    let victim = Peer {
+        id: address::name(&victim_id).unwrap(),
+        addresses: traps.addresses(),
+    };
+    liar.dht.learn(&victim).await;
     liar.knows(1).await;
 
     let mut strict = options(3);
@@ -125,11 +122,7 @@ async fn addresses_of_our_own_network_are_never_dialled_because_a_stranger_named
     // In an answer they are not even passed on, and named by a caller they are not dialled.
     let response = strict.dht.request(&stranger.peer(), &key("k")).await;
     assert_eq!(response, Err(RequestError::NoRoute));
-    let peer = Peer {
-        id: address::name(&victim_id).unwrap(),
-        addresses: traps.addresses(),
-    };
-    let asked = strict.dht.request(&peer, &key("k")).await;
+    let asked = strict.dht.request(&victim, &key("k")).await;
     assert_eq!(asked, Err(RequestError::NoRoute));
     traps.is_untouched().await;
     assert_eq!(strict.dht.status().external, [] as [String; 0]);

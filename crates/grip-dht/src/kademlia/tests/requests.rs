@@ -8,10 +8,7 @@ use libp2p::{kad, kad::KBucketKey};
 use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
 use super::support::{Node, key, options};
-use crate::{
-    Dht as _, Peer, PeerName, RequestError, Response,
-    kademlia::{address, swarm_task::Command},
-};
+use crate::{Dht as _, Peer, PeerName, RequestError, Response, kademlia::address};
 
 #[tokio::test]
 async fn two_nodes_ask_each_other() {
@@ -71,11 +68,11 @@ async fn a_peer_is_found_where_the_caller_says_while_it_is_looked_for_elsewhere(
     // Here connections are taken and nothing is ever said.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
-    let learn = Command::Learn {
-        peer: address::id(&two.name()).unwrap(),
-        address: format!("/ip4/127.0.0.1/tcp/{port}").parse().unwrap(),
+    let elsewhere = Peer {
+        id: two.name(),
+        addresses: vec![format!("/ip4/127.0.0.1/tcp/{port}")],
     };
-    assert!(one.dht.commands.send(learn).await.is_ok());
+    one.dht.learn(&elsewhere).await;
     let looking = async {
         let _ = one.dht.publish(key("k"), None).await;
         std::future::pending::<()>().await;

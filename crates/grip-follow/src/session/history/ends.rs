@@ -118,7 +118,7 @@ impl History {
             (Some(until), pages) if pages <= MAX_PAGES => {
                 // After a kill, what is still asked for by id would be passed over.
                 if self.missing.is_empty() {
-                    progress.move_cursor(&job.digest, until, now.unix);
+                    progress.move_cursor(&job.digest(), until, now.unix);
                 }
                 // The pages of a poll take turns with other requests: strangers may fill them without end.
                 if matches!(job.work, Work::Poll { .. }) {
@@ -178,7 +178,7 @@ impl History {
     }
 
     pub(super) fn done(&mut self, job: Job, progress: &mut Progress, now: Now) {
-        progress.drop_cursor(&job.digest);
+        progress.drop_cursor(&job.digest());
         self.end_poll(&job, true, now);
     }
 

@@ -10,15 +10,14 @@ use crate::plan::{self, Class};
 /// Ids of one fetch (G02-24).
 pub(super) const MAX_IDS: usize = 300;
 
-/// One filter's history, or a part of it.
+/// One filter's history, or a part of it. Its filter is made when it is asked for: many wait for their
+/// turn, and as text values are many times as long.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) class: Class,
-    pub(super) filter: Filter,
-    /// Of the filter, under which its cursor is kept.
-    pub(super) digest: String,
-    /// Those that the filter asks for, of a history that may be asked for together with others.
-    pub(super) values: Vec<Arc<str>>,
+    /// Those that are asked for, of a history or a poll.
+    pub(super) values: Arc<[Arc<str>]>,
+    pub(super) since: Option<u64>,
     pub(super) work: Work,
 }
 
@@ -49,12 +48,11 @@ pub(super) enum Work {
 }
 
 impl Job {
-    fn new(class: Class, filter: Filter, work: Work) -> Self {
+    fn new(class: Class, work: Work) -> Self {
         Self {
             class,
-            digest: plan::digest(&filter),
-            filter,
-            values: Vec::new(),
+            values: Arc::default(),
+            since: None,
             work,
         }
     }
@@ -63,18 +61,15 @@ impl Job {
     pub(super) fn of_values(class: Class, values: &[Arc<str>], since: Option<u64>) -> Vec<Self> {
         let parts = class.chunks(values);
         let job = |part: &[Arc<str>]| {
-            let filter = Filter {
-                since,
-                ..class.filter(part)
-            };
             let work = Work::History {
                 until: None,
                 pages: 0,
                 may_reconcile: true,
             };
             Self {
-                values: part.to_vec(),
-                ..Self::new(class, filter, work)
+                values: part.into(),
+                since,
+                ..Self::new(class, work)
             }
         };
         parts.into_iter().map(job).collect()
@@ -82,20 +77,20 @@ impl Job {
 
     /// Says whether all of a history is asked for, and nothing of it has come.
     pub(super) fn is_untouched(&self) -> bool {
-        self.filter.since.is_none() && self.may_reconcile()
+        self.since.is_none() && self.may_reconcile()
     }
 
-    pub(super) fn poll(wanted: Wanted, since: u64, began: u64) -> Self {
-        let filter = Filter {
-            since: Some(since),
-            ..wanted.filter()
-        };
+    pub(super) fn poll(wanted: &Wanted, since: u64, began: u64) -> Self {
         let work = Work::Poll {
             until: None,
             pages: 0,
             began,
         };
-        Self::new(wanted.class, filter, work)
+        Self {
+            values: Arc::clone(&wanted.values),
+            since: Some(since),
+            ..Self::new(wanted.class, work)
+        }
     }
 
     pub(super) fn fetch(ids: Vec<[u8; 32]>, origin: Self) -> Self {
@@ -111,27 +106,36 @@ impl Job {
             origin,
             attempt,
         };
-        Self {
-            class,
-            filter: Filter::default(),
-            digest: String::new(),
-            values: Vec::new(),
-            work,
-        }
+        Self::new(class, work)
     }
 
     pub(super) fn everything() -> Self {
-        Self::new(Class::Everything, Filter::default(), Work::Everything)
+        Self::new(Class::Everything, Work::Everything)
     }
 
     /// Asks whether the relay has these.
     pub(super) fn check(items: Vec<Item>) -> Self {
-        let ids = items.iter().map(|(_, id)| *id).collect();
-        let filter = Filter {
-            ids: Some(ids),
-            ..Filter::default()
-        };
-        Self::new(Class::States, filter, Work::Check { items })
+        Self::new(Class::States, Work::Check { items })
+    }
+
+    /// What is asked for, on all of its pages.
+    pub(super) fn filter(&self) -> Filter {
+        match &self.work {
+            Work::History { .. } | Work::Poll { .. } => Filter {
+                since: self.since,
+                ..self.class.filter(self.values.iter())
+            },
+            Work::Check { items } => Filter {
+                ids: Some(items.iter().map(|(_, id)| *id).collect()),
+                ..Filter::default()
+            },
+            Work::Fetch { .. } | Work::Everything => Filter::default(),
+        }
+    }
+
+    /// Of the filter, under which its cursor is kept.
+    pub(super) fn digest(&self) -> String {
+        plan::digest(&self.filter())
     }
 
     /// Asks again for events that did not come.
@@ -186,10 +190,6 @@ impl Job {
     }
 
     pub(super) fn is_poll_of(&self, wanted: &Wanted) -> bool {
-        let bare = Filter {
-            since: None,
-            ..self.filter.clone()
-        };
-        self.class == wanted.class && bare == wanted.filter()
+        self.class == wanted.class && self.values == wanted.values
     }
 }

@@ -1,7 +1,7 @@
 //! Polls: filters that have no live subscription, asked for in rotation (G02-15, G02-18), and states
 //! of held announcements, for which a relay that sends nothing by itself is not waited (G02-37).
 
-use std::{collections::HashMap, ops::Bound, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -10,7 +10,7 @@ use super::{
     History,
     job::{Job, Work},
 };
-use crate::plan::{self, Class, Plan, Values};
+use crate::plan::{Class, Plan, Values};
 
 /// How often a filter that has no live subscription is asked for, and how much of the time before
 /// again (G02-15).
@@ -58,9 +58,11 @@ impl HeldPolls {
     fn next(&mut self, values: &Values) -> (Vec<Arc<str>>, u64) {
         // Where all are asked for at once, there is no order.
         let last = self.last.take().filter(|_| values.len() > MAX_HELD);
-        let after = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let rest = values.range((after, Bound::Unbounded));
-        let next = rest.chain(values.iter()).take(MAX_HELD.min(values.len()));
+        let rest = last.map_or(values.as_slice(), |last| values.after(&last));
+        let next = rest
+            .iter()
+            .chain(values.iter())
+            .take(MAX_HELD.min(values.len()));
         let next: Vec<Arc<str>> = next.cloned().collect();
         self.last = next.last().cloned();
         let rounds = values.len().div_ceil(MAX_HELD) as u64;
@@ -88,7 +90,7 @@ impl History {
         let since = progress.poll_since(now.unix.saturating_sub(round), POLL_OVERLAP);
         let wanted = Wanted::new(Class::Held, &next);
         // A long history takes longer than an announcement is held.
-        self.queue.push_front(Job::poll(wanted, since, now.unix));
+        self.queue.push_front(Job::poll(&wanted, since, now.unix));
     }
 
     /// Keeps the polls to what has no live subscription, and queues one that is due.
@@ -107,14 +109,17 @@ impl History {
         self.poll_every = every;
         if self.polls_version != version {
             self.polls_version = version;
-            let known = std::mem::take(&mut self.polls);
-            let mut known: HashMap<String, Poll> = known
-                .into_iter()
-                .map(|poll| (plan::digest(&poll.wanted.filter()), poll))
-                .collect();
+            let mut known = std::mem::take(&mut self.polls);
             let poll = |wanted: &Wanted| {
-                let known = known.remove(&plan::digest(&wanted.filter()));
-                known.unwrap_or_else(|| Poll::new(wanted.clone(), every, now))
+                let same = known.iter().position(|poll| poll.wanted == *wanted);
+                match same {
+                    // The values are those of the plan of now: those of before are not kept for it.
+                    Some(at) => Poll {
+                        wanted: wanted.clone(),
+                        ..known.swap_remove(at)
+                    },
+                    None => Poll::new(wanted.clone(), every, now),
+                }
             };
             self.polls = wanted.iter().map(poll).collect();
         }
@@ -131,7 +136,7 @@ impl History {
             poll.is_queued = true;
             self.next_poll = Some(now.at + POLL_TICK);
             let since = progress.poll_since(poll.cursor, overlap);
-            let job = Job::poll(poll.wanted.clone(), since, now.unix);
+            let job = Job::poll(&poll.wanted, since, now.unix);
             self.queue.push_back(job);
         }
     }

@@ -158,11 +158,15 @@ impl History {
 
     /// Asks by pages what could not be compared.
     pub(super) fn page_instead(&mut self, names: &mut Names, now: Now, out: &mut Vec<Output>) {
-        let Some(request) = self.active.take() else {
-            return;
-        };
+        if let Some(request) = self.active.take() {
+            self.ask(request.job, names, now, out);
+        }
+    }
+
+    /// Asks by REQ, from the beginning.
+    fn ask(&mut self, job: Job, names: &mut Names, now: Now, out: &mut Vec<Output>) {
         self.next_id += 1;
-        let mut request = Request::new(self.next_id, names.next(), request.job, now);
+        let mut request = Request::new(self.next_id, names.next(), job, now);
         out.push(Output::Send(request.begin(None)));
         self.active = Some(request);
     }
@@ -180,13 +184,8 @@ impl History {
             return;
         };
         out.push(Output::Save);
-        if ids.is_empty() {
-            return;
+        if !ids.is_empty() {
+            self.ask(Job::fetch(ids, request.job), names, now, out);
         }
-        let job = Job::fetch(ids, request.job);
-        self.next_id += 1;
-        let mut request = Request::new(self.next_id, names.next(), job, now);
-        out.push(Output::Send(request.begin(None)));
-        self.active = Some(request);
     }
 }

@@ -111,13 +111,14 @@ impl Request {
 
     /// Asks by REQ; the message to send. `cursor` is how far an earlier attempt has come.
     pub(super) fn begin(&mut self, cursor: Option<u64>) -> String {
+        let filter = self.job.filter();
         let filter = match &mut self.job.work {
             Work::History { until, .. } | Work::Poll { until, .. } => {
                 *until = until.or(cursor);
                 self.phase = Phase::Page;
                 Filter {
                     until: *until,
-                    ..self.job.filter.clone()
+                    ..filter
                 }
             }
             Work::Fetch { left, .. } => {
@@ -138,7 +139,7 @@ impl Request {
                     asked: items.iter().map(|(_, id)| *id).collect(),
                     wanted: items.len(),
                 };
-                self.job.filter.clone()
+                filter
             }
             // It is never asked for by pages: nothing of it is kept that would match.
             Work::Everything => Filter {
@@ -167,7 +168,7 @@ impl Request {
             lacking: Vec::new(),
             rounds: 0,
         }));
-        Some(message::neg_open(&self.name, &self.job.filter, &first))
+        Some(message::neg_open(&self.name, &self.job.filter(), &first))
     }
 
     pub(super) fn reconciled(&mut self, message: &[u8], now: Now) -> Round {
@@ -200,9 +201,9 @@ impl Request {
     pub(super) fn report_lacking(&self, lacking: Vec<[u8; 32]>, out: &mut Vec<Output>) {
         let has_states = matches!(self.job.class, Class::States | Class::Held);
         // A part of the history says nothing of what is older.
-        if has_states && self.job.filter.since.is_none() {
+        if has_states && self.job.since.is_none() {
             out.push(Output::Compared {
-                identifiers: self.job.values.clone(),
+                identifiers: Arc::clone(&self.job.values),
                 lacking,
             });
         }

@@ -312,10 +312,7 @@ async fn g02_29_a_refused_class_is_left_alone_for_a_day_and_others_go_on() {
     // What is refused is not waited for, and not confirmed.
     assert!(scene.is_complete() && scene.session.progress.is_refused(scene.now.unix));
     let since = |scene: &Scene, class, value: &str| {
-        scene
-            .session
-            .progress
-            .since(class, &value.into(), scene.now.unix)
+        scene.session.progress.since(class, value, scene.now.unix)
     };
     assert!(since(&scene, Class::Address, "y").is_some());
     assert!(since(&scene, Class::States, "x").is_none());

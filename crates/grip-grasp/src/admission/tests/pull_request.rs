@@ -63,6 +63,35 @@ fn g01_50_a_pull_request_names_its_tip_as_40_or_64_hex_digits() {
     assert_eq!(ask(&["c", &sha256]).outcome, Outcome::Hold);
 }
 
+/// Whose share it is: refs of one key are bounded by that key's, those of all strangers leave the
+/// repository usable, and its maintainers find room.
+#[test]
+fn refs_of_pull_requests_are_bounded_by_author_and_repository() {
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    view.has(&[oid(1)]);
+    let (many, other) = (Keys::generate(), Keys::generate());
+    let repo = coordinate(30617, &owner.public_key());
+    let tip = oid(1).to_hex();
+    let by = |keys: &Keys| {
+        let tags: &[&[&str]] = &[&["a", &repo], &["c", &tip]];
+        sign(keys, kinds::PULL_REQUEST, tags, 100)
+    };
+    view.request_refs.insert(many.public_key(), 1_999);
+    assert_eq!(view.ask(&by(&many)).outcome, Outcome::Serve);
+    view.request_refs.insert(many.public_key(), 2_000);
+    let (cause, text) = refusal(&view.ask(&by(&many)));
+    assert_eq!(cause, Cause::Full);
+    assert!(text.starts_with("blocked: 2000 "), "{text}");
+    assert_eq!(view.ask(&by(&other)).outcome, Outcome::Serve);
+    for _ in 0..9 {
+        view.request_refs
+            .insert(Keys::generate().public_key(), 2_000);
+    }
+    assert_eq!(view.cause(&by(&other)), Cause::Full);
+    assert_eq!(view.ask(&by(&owner)).outcome, Outcome::Serve);
+}
+
 #[test]
 fn g01_48_without_its_commit_a_pull_request_waits_and_wrong_refs_go() {
     let mut view = FakeView::new();

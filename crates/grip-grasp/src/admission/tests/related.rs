@@ -76,7 +76,8 @@ fn user_lists_images_and_runs_are_taken_by_relation() {
     let mut view = FakeView::new();
     let owner = view.hosting(&[]);
     let repo = coordinate(30617, &owner.public_key());
-    for kind in [1624, 1985, 10_018, 10_617, 30_624, 9_841, 19_843, 39_842] {
+    let runs = (9_840..=9_844).chain([19_843, 19_844, 39_842, 39_844]);
+    for kind in [1624, 1985, 10_018, 10_617, 30_624].into_iter().chain(runs) {
         let event = by_stranger(Kind::Custom(kind), &[&["d", "x"], &["a", &repo]]);
         assert_eq!(view.outcome(&event), Outcome::Serve, "{kind}");
     }
@@ -91,6 +92,15 @@ fn user_lists_images_and_runs_are_taken_by_relation() {
         &[&["p", &owner.public_key().to_hex()]],
     );
     assert_eq!(view.cause(&people), Cause::Unrelated);
+    // Sites are taken where they name a repository, and usually they name none.
+    for kind in [15_128, 35_128].map(Kind::Custom) {
+        let (tagged, plain) = (
+            by_stranger(kind, &[&["d", "x"], &["a", &repo]]),
+            by_stranger(kind, &[&["d", "x"]]),
+        );
+        assert_eq!(view.cause(&plain), Cause::Unrelated, "{kind}");
+        assert_eq!(view.outcome(&tagged), Outcome::Serve, "{kind}");
+    }
 }
 
 /// E-4

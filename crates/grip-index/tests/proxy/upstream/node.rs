@@ -9,12 +9,11 @@ use grip_git::{Options as GitOptions, Repositories};
 use grip_github::{GitHub, Login, Owner, Token};
 use grip_go::{ModulePath, Version};
 use grip_index::{
-    GitHubOptions, GitHubSource, Index, PrivateRepos, Reader, Record, SumDb, SumDbOptions,
-    SumDbRequest,
+    GitHubOptions, GitHubSource, Index, PrivateRepos, Reader, Record, SumDb, SumDbRequest,
     hosted::{Hosted, ModulePaths, Parts},
     proxy::{
-        Caller, Options, Proxy, ProxyError, Recorder, SumCheck, SumCheckParts, Upstream,
-        UpstreamHost, UpstreamOptions, UpstreamParts, UpstreamStatus,
+        Caller, Options, Proxy, ProxyError, SumCheck, SumCheckParts, Upstream, UpstreamHost,
+        UpstreamOptions, UpstreamParts, UpstreamStatus,
     },
 };
 use grip_limits::Throttle;
@@ -33,7 +32,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::support::{ServedSet, ask, module};
+use crate::support::{ServedSet, ask, module, open_sumdb, start_recorder};
 
 const TOKEN: &str = "the-token";
 pub const PATH: &str = "github.com/acme/lib";
@@ -152,14 +151,7 @@ impl Node {
             group: group.clone(),
         });
         let index = index.await.unwrap();
-        let sumdb = SumDb::open(SumDbOptions {
-            db: test.db().clone(),
-            name: None,
-            default_name: "sum.example".to_owned(),
-            seed: [7; 32],
-            directory: dir.path().join("sumdb"),
-            group: group.clone(),
-        });
+        let sumdb = open_sumdb(&test, dir.path(), &group).await;
         let checker = settings.checker.map(|(key, excepted)| {
             SumCheck::new(SumCheckParts {
                 key: key.parse().unwrap(),
@@ -184,12 +176,11 @@ impl Node {
         let proxy = Proxy::new(
             test.db().clone(),
             hosted,
-            Some(sumdb.await.unwrap()),
+            Some(sumdb),
             Some(upstream),
             Options::default(),
         );
-        let recorder = Recorder::new(proxy.clone()).unwrap();
-        drop(group.spawn("recorder", recorder.run(group.token())));
+        start_recorder(&proxy, &group);
         Self {
             dir,
             github,

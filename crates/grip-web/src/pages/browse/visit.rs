@@ -100,7 +100,14 @@ impl<'a> Visit<'a> {
         work: impl FnOnce(&Repositories, &RepoAddr) -> Result<T, RepoError> + Send + 'static,
     ) -> Result<T, WebError> {
         let app = self.cx.app;
-        let turn = Arc::clone(&app.browsing.turns).acquire_owned().await;
+        let browsing = &app.browsing;
+        if app.web.repositories.is_cold(&self.repo.identifier) {
+            // A download holds up no other page.
+            let (repositories, repo) = (app.web.repositories.clone(), self.repo.clone());
+            let warming = app.blocking("browse", move || repositories.warm(&repo.identifier));
+            warming.await?.map_err(unreadable)?;
+        }
+        let turn = Arc::clone(&browsing.turns).acquire_owned().await;
         let turn = turn.map_err(|e| WebError::internal("pages are not read any more", e))?;
         let (repositories, repo) = (app.web.repositories.clone(), self.repo.clone());
         let read = move || {
@@ -108,7 +115,11 @@ impl<'a> Visit<'a> {
             let _turn = turn;
             work(&repositories, &repo)
         };
-        app.blocking("browse", read).await?.map_err(unreadable)
+        let reading = app
+            .group
+            .spawn_low_priority(&browsing.threads, "browse", read);
+        let stopped = |e| WebError::internal("a reading task was stopped", e);
+        reading.await.map_err(stopped)?.map_err(unreadable)
     }
 
     /// Finds the revision at the beginning of an encoded path; the rest is a path in it.
@@ -143,6 +154,18 @@ impl<'a> Visit<'a> {
         Some(Target {
             commit: head.peeled.unwrap_or(head.oid),
             name: head.name.short().to_owned(),
+            is_pinned: false,
+            path: String::new(),
+        })
+    }
+
+    /// The tip of a branch.
+    pub(crate) fn branch(&self, name: &str) -> Option<Target> {
+        let full = RefName::parse(&format!("refs/heads/{name}")).ok()?;
+        let found = self.refs.get(&full)?;
+        Some(Target {
+            commit: found.peeled.unwrap_or(found.oid),
+            name: name.to_owned(),
             is_pinned: false,
             path: String::new(),
         })

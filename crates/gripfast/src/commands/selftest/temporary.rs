@@ -2,7 +2,7 @@
 
 use std::{
     io::ErrorKind,
-    net::TcpListener,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -15,6 +15,7 @@ use nostr::prelude::{
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::{
+    net::TcpSocket,
     process::{Child, Command},
     time::{Instant, sleep, timeout},
 };
@@ -48,7 +49,9 @@ pub(super) async fn run(git: &Path, report: &mut Report) -> anyhow::Result<()> {
 struct Trial {
     dir: TempDir,
     git: PathBuf,
-    address: String,
+    address: SocketAddr,
+    /// Keeps the port from everybody else, also while the node is restarted.
+    _reserved: TcpSocket,
     keys: Keys,
     state: Option<Event>,
     tip: String,
@@ -58,11 +61,12 @@ struct Trial {
 
 impl Trial {
     fn new(git: &Path) -> anyhow::Result<Self> {
-        let free = TcpListener::bind("127.0.0.1:0").context("no port is free")?;
+        let reserved = reserve_port().context("no port is free")?;
         Ok(Self {
             dir: TempDir::new().context("there is no room for a temporary node")?,
             git: git.to_owned(),
-            address: free.local_addr()?.to_string(),
+            address: reserved.local_addr()?,
+            _reserved: reserved,
             keys: Keys::generate(),
             state: None,
             tip: String::new(),
@@ -125,7 +129,7 @@ impl Trial {
                     .into_iter()
                     .filter_map(|name| Some((name, std::env::var_os(name)?))),
             )
-            .env("GRIPFAST_BIND_ADDRESS", &self.address)
+            .env("GRIPFAST_BIND_ADDRESS", self.address.to_string())
             .env("GRIPFAST_DOMAIN", self.url())
             .env("GRIPFAST_DATA_DIR", self.dir.path().join("data"))
             .env("GRIPFAST_GIT_PROGRAM", &self.git)
@@ -307,6 +311,17 @@ impl Trial {
     }
 }
 
+/// A port that is given to nobody who asks for any, and that a node can listen on: both set
+/// `SO_REUSEADDR`, and this socket never listens.
+fn reserve_port() -> std::io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    // Only once it is bound, so that a port that others have reserved is not given out again.
+    socket.set_reuseaddr(false)?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    socket.set_reuseaddr(true)?;
+    Ok(socket)
+}
+
 fn check(what: &str, status: ExitStatus, stderr: &[u8]) -> anyhow::Result<()> {
     if status.success() {
         return Ok(());
@@ -314,4 +329,25 @@ fn check(what: &str, status: ExitStatus, stderr: &[u8]) -> anyhow::Result<()> {
     let said = String::from_utf8_lossy(stderr);
     let said = said.lines().filter(|line| !line.trim().is_empty());
     bail!("{what} failed: {}", said.collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_port_of_the_node_is_its_own_before_and_between_its_starts() {
+        let reserved = reserve_port().unwrap();
+        let address = reserved.local_addr().unwrap();
+        let another = TcpSocket::new_v4().unwrap();
+        another.set_reuseaddr(false).unwrap();
+        let taken = another.bind(address).unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+        for _ in 0..2 {
+            let node = TcpSocket::new_v4().unwrap();
+            node.set_reuseaddr(true).unwrap();
+            node.bind(address).unwrap();
+            drop(node.listen(1).unwrap());
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use grip_nostr::RepoAddr;
+use grip_nostr::{PublicKey, RepoAddr};
 use grip_types::Identifier;
 
 /// Levels of directories that are copied; git needs fewer.
@@ -19,6 +19,9 @@ const MAX_REFS_BYTES: u64 = 256 << 20;
 /// What a repository is made of here, beside objects and refs: the start takes it over as one of
 /// another server.
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n";
+
+/// Where repositories are made below the root, one after another; what is in it counts for nothing.
+pub(super) const HALF: &str = ".import";
 
 /// The layout of a directory of repositories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,23 +99,48 @@ impl Layout {
                     ));
                     continue;
                 }
-                let families = git.join(".grasp/families/sha1");
-                let family = (self == Self::Families).then(|| families.join(&name));
                 views.push(View {
                     addr: RepoAddr::new(key, identifier),
                     path,
-                    family,
+                    family: self.family(git, &name),
                 });
             }
         }
-        if git.join("prs").is_dir() {
-            strange
-                .push("prs: pull requests of contributors (GRASP-06) stay where they are".into());
+        Ok((views, strange))
+    }
+
+    /// The contributor repositories (GRASP-06), in the order of keys and names; and why others are left
+    /// out.
+    pub(super) fn contributors(self, git: &Path) -> anyhow::Result<(Vec<View>, Vec<String>)> {
+        let (mut views, mut strange) = (Vec::new(), Vec::new());
+        let root = git.join("prs");
+        if !root.is_dir() {
+            return Ok((views, strange));
         }
-        if git.join(".archive").is_dir() {
-            strange.push(".archive: removed repositories stay where they are".into());
+        for signer in directories(&root)? {
+            let key = PublicKey::from_hex(&signer).ok();
+            for name in directories(&root.join(&signer))? {
+                let path = root.join(&signer).join(&name);
+                match (key, identifier(&name)) {
+                    _ if is_sha256(&path) => strange.push(format!(
+                        "prs/{signer}/{name}: SHA-256 repositories are not served"
+                    )),
+                    (Some(key), Some(identifier)) => views.push(View {
+                        addr: RepoAddr::contributor(key, identifier),
+                        path,
+                        family: self.family(git, &name),
+                    }),
+                    _ => strange.push(format!("prs/{signer}/{name}: is no repository")),
+                }
+            }
         }
         Ok((views, strange))
+    }
+
+    /// The repository with the objects of all that have a directory of this name.
+    pub(super) fn family(self, git: &Path, name: &str) -> Option<PathBuf> {
+        let families = git.join(".grasp/families/sha1");
+        (self == Self::Families).then(|| families.join(name))
     }
 }
 
@@ -129,15 +157,10 @@ impl View {
             return Ok(false);
         }
         // A half copy of a run that was cut off is made again.
-        let half = root.join(".import");
-        if half.exists() {
-            fs::remove_dir_all(&half)?;
-        }
+        let half = root.join(HALF);
+        clear(&half)?;
+        complete(&half)?;
         let objects = half.join("objects");
-        fs::create_dir_all(objects.join("info"))?;
-        fs::create_dir_all(objects.join("pack"))?;
-        fs::create_dir_all(half.join("refs"))?;
-        fs::write(half.join("config"), CONFIG)?;
         let head = fs::read(self.path.join("HEAD")).unwrap_or_default();
         fs::write(half.join("HEAD"), head)?;
         if let Some(family) = &self.family {
@@ -170,9 +193,33 @@ impl View {
         Ok(refs)
     }
 
+    /// Where its objects are, as absolute paths.
+    pub(super) fn objects(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let places = [Some(&self.path), self.family.as_ref()];
+        let places = places.into_iter().flatten().map(|it| it.join("objects"));
+        let there = places.filter(|place| place.is_dir());
+        there.map(|it| Ok(fs::canonicalize(it)?)).collect()
+    }
+
     fn packed_refs(&self) -> anyhow::Result<String> {
         let lines = self.refs()?.into_iter();
         Ok(lines.map(|(name, oid)| format!("{oid} {name}\n")).collect())
+    }
+}
+
+/// Gives a repository what it needs beside objects, refs and HEAD.
+pub(super) fn complete(path: &Path) -> anyhow::Result<()> {
+    for directory in ["objects/info", "objects/pack", "refs"] {
+        fs::create_dir_all(path.join(directory))?;
+    }
+    Ok(fs::write(path.join("config"), CONFIG)?)
+}
+
+/// Removes a directory with all that is in it, if it is there.
+pub(super) fn clear(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
 }
 
@@ -181,14 +228,14 @@ fn identifier(directory: &str) -> Option<Identifier> {
     Identifier::parse(directory.strip_suffix(".git")?).ok()
 }
 
-fn is_sha256(repository: &Path) -> bool {
+pub(super) fn is_sha256(repository: &Path) -> bool {
     let config = fs::read_to_string(repository.join("config")).unwrap_or_default();
     let config: String = config.to_ascii_lowercase().split_whitespace().collect();
     config.contains("objectformat=sha256")
 }
 
 /// Names of the directories in one, in their order; links are none.
-fn directories(path: &Path) -> anyhow::Result<Vec<String>> {
+pub(super) fn directories(path: &Path) -> anyhow::Result<Vec<String>> {
     let entries = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut names = Vec::new();
     for entry in entries {
@@ -204,7 +251,7 @@ fn directories(path: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// Links or copies packs and loose objects; objects never change, so both servers may have them.
-fn take_objects(from: &Path, to: &Path) -> anyhow::Result<()> {
+pub(super) fn take_objects(from: &Path, to: &Path) -> anyhow::Result<()> {
     if !from.is_dir() {
         return Ok(());
     }

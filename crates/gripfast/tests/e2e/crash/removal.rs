@@ -11,6 +11,7 @@ use nostr::prelude::{Event, Timestamp};
 use serde_json::{Value, json};
 use sqlx::{ConnectOptions as _, Connection as _, sqlite::SqliteConnectOptions};
 
+use super::at_once;
 use crate::BINARY;
 
 const NAME: &str = "removed";
@@ -371,13 +372,13 @@ fn is_empty(path: &Path) -> Result<bool> {
 }
 
 async fn all_steps_of(orders: &[Order]) -> Result<()> {
-    for (order, points) in STEPS.iter().filter(|(order, _)| orders.contains(order)) {
-        for (point, is_durable) in *points {
-            let died = dies_at(*order, point, *is_durable).await;
-            died.with_context(|| format!("{order:?}, fault point {point}"))?;
-        }
-    }
-    Ok(())
+    let steps = STEPS.iter().filter(|(order, _)| orders.contains(order));
+    let steps = steps.flat_map(|(order, points)| points.iter().map(move |it| (*order, it)));
+    let deaths = steps.map(|(order, (point, is_durable))| async move {
+        let died = dies_at(order, point, *is_durable).await;
+        died.with_context(|| format!("{order:?}, fault point {point}"))
+    });
+    at_once(deaths).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

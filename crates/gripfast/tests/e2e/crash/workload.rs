@@ -6,11 +6,15 @@ use nostr::prelude::Event;
 
 use crate::crash::ledger::Ledger;
 
+/// The age of the first event, in seconds.
+const FIRST_AGE: u64 = 5_000;
+
 /// Somebody with one repository on the node.
 pub struct Maintainer {
     local: LocalProject,
     contributor: Author,
     url: String,
+    announcement: Event,
     announced: bool,
     /// The age of the latest event; each is a second younger than the one before.
     age: u64,
@@ -19,15 +23,34 @@ pub struct Maintainer {
 
 impl Maintainer {
     pub fn new(node: &Node) -> Result<Self> {
+        Self::announced_as(node, node)
+    }
+
+    /// Somebody who pushes to `node` what is announced under the name of `service`.
+    pub fn announced_as(node: &Node, service: &Node) -> Result<Self> {
         let local = LocalProject::new(&format!("repo-{}", &Author::new().hex()[..8]))?;
         Ok(Self {
             url: local.url(node),
+            announcement: local.announcement_at(&[service], &[], FIRST_AGE),
             local,
             contributor: Author::new(),
             announced: false,
-            age: 5_000,
+            age: FIRST_AGE,
             commits: 0,
         })
+    }
+}
+
+impl Maintainer {
+    /// Where `node` serves the repository.
+    pub fn url_at(&self, node: &Node) -> String {
+        self.local.url(node)
+    }
+
+    /// The commits of `main`, the first one first.
+    pub fn history(&self) -> Result<Vec<String>> {
+        let listed = self.local.tree.git(["rev-list", "--reverse", "main"])?;
+        Ok(listed.lines().map(str::to_owned).collect())
     }
 }
 
@@ -44,9 +67,7 @@ pub async fn work(node: &Node, maintainers: &mut [Maintainer], ledger: &mut Ledg
 pub async fn cycle(node: &Node, who: &mut Maintainer, ledger: &mut Ledger) -> Result<()> {
     let mut relay = node.connect().await?;
     if !who.announced {
-        who.age -= 1;
-        let event = who.local.announcement_at(&[node], &[], who.age);
-        publish(&mut relay, &event, ledger).await?;
+        publish(&mut relay, &who.announcement, ledger).await?;
         who.announced = true;
     }
     who.commits += 1;

@@ -31,20 +31,47 @@ use self::{
     figures::{Figures, disk_bytes},
     honest::{Crowd, Honest, Outcomes},
 };
-use crate::BINARY;
+use crate::{BINARY, hostile::scene::NO_PROXY};
 
 const MIB: u64 = 1 << 20;
 
-/// Addresses of clients count as what they are.
-const NO_PROXY: (&str, &str) = ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24");
+/// Bytes that may be on the disk after an attack, beyond those of the honest.
+#[derive(Clone, Copy)]
+struct DiskBudget {
+    /// What the bounds leave to one address.
+    per_address: u64,
+    /// What they leave to all together, where there is such a bound.
+    node: Option<u64>,
+}
+
+impl DiskBudget {
+    /// The same however many addresses there are.
+    const fn of_node(bytes: u64) -> Self {
+        Self {
+            per_address: bytes,
+            node: Some(bytes),
+        }
+    }
+
+    const fn of_address(bytes: u64) -> Self {
+        Self {
+            per_address: bytes,
+            node: None,
+        }
+    }
+
+    fn of(self, addresses: usize) -> u64 {
+        let all = self.per_address * addresses as u64;
+        self.node.map_or(all, |node| all.min(node))
+    }
+}
 
 /// What one kind of attacker does, and what it may cost.
 struct Attack {
     name: &'static str,
     /// Settings of the node, so that its budgets can be reached in a short time.
     settings: &'static [(&'static str, &'static str)],
-    /// Bytes that may be on the disk afterwards, beyond those of the honest.
-    disk_budget: u64,
+    disk_budget: DiskBudget,
     /// Size of the victim's repository, in MiB.
     repository_mib: u64,
     /// Events that are stored before it begins.
@@ -63,7 +90,7 @@ impl Attack {
         Self {
             name,
             settings: &[],
-            disk_budget: 4 * MIB,
+            disk_budget: DiskBudget::of_node(4 * MIB),
             repository_mib: 0,
             stored_events: 0,
             hosts: None,
@@ -94,7 +121,7 @@ impl Scale {
                 addresses: &[1, 50],
             },
             None => Self {
-                rounds: 3,
+                rounds: 2,
                 clients: 2,
                 addresses: &[1],
             },
@@ -102,12 +129,18 @@ impl Scale {
     }
 }
 
+/// Says whether an attack is among those that `GRIPFAST_HOSTILE_ATTACK` asks for by a part of its name.
+fn is_chosen(attack: &Attack) -> bool {
+    let chosen = std::env::var("GRIPFAST_HOSTILE_ATTACK");
+    chosen.map_or(true, |chosen| attack.name.contains(&chosen))
+}
+
 /// Plays all attacks of a group; fails with all that went wrong.
 async fn play(attacks: &[Attack]) -> Result<()> {
     let scale = Scale::chosen();
     let (mut faults, mut slow) = (Vec::new(), Vec::new());
     figures::print_head();
-    for attack in attacks {
+    for attack in attacks.iter().filter(|attack| is_chosen(attack)) {
         for addresses in scale.addresses {
             let figures = play_one(attack, *addresses, &scale).await?;
             println!("{figures}");
@@ -155,7 +188,7 @@ async fn play_one(attack: &Attack, addresses: usize, scale: &Scale) -> Result<Fi
         machine_alone,
         machine_beside,
         disk: disk.saturating_sub(disk_alone.saturating_sub(disk_before)),
-        disk_budget: attack.disk_budget,
+        disk_budget: attack.disk_budget.of(addresses),
         memory: honest.node.peak_rss_bytes()?.saturating_sub(memory_alone),
     })
 }

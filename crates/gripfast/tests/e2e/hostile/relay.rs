@@ -8,7 +8,7 @@ use nostr::prelude::Timestamp;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::hostile::scene::Scene;
+use crate::hostile::scene::{NO_PROXY, Scene};
 
 #[tokio::test]
 async fn bad_frames_get_a_notice_and_the_connection_lives() -> Result<()> {
@@ -236,10 +236,7 @@ async fn the_event_store_is_compacted_under_load_and_a_kill_loses_nothing() -> R
 #[tokio::test]
 async fn frames_that_are_half_there_take_no_more_than_the_share_of_their_network() -> Result<()> {
     const MIB: u64 = 1 << 20;
-    let env = [
-        ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24"),
-        ("GRIPFAST_RELAY_MEMORY_BYTES", "72 MiB"),
-    ];
+    let env = [NO_PROXY, ("GRIPFAST_RELAY_MEMORY_BYTES", "72 MiB")];
     let mut scene = Scene::with(&env).await?;
     let before = scene.node.anonymous_rss_bytes()?;
     let stranger = Ipv4Addr::new(127, 1, 0, 1);

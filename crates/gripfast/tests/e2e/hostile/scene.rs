@@ -7,6 +7,9 @@ use crate::BINARY;
 
 pub const MAIN: &str = "refs/heads/main";
 
+/// Addresses of clients count as what they are.
+pub const NO_PROXY: (&str, &str) = ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24");
+
 pub struct Scene {
     pub node: Node,
     pub project: LocalProject,

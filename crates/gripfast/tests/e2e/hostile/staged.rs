@@ -4,10 +4,8 @@ use anyhow::{Result, ensure};
 use grip_testkit::{Author, WorkTree, git};
 use nostr::prelude::Event;
 
-use crate::hostile::scene::Scene;
+use crate::hostile::scene::{NO_PROXY, Scene};
 
-/// Clients on this machine count as strangers.
-const NO_PROXY: (&str, &str) = ("GRIPFAST_TRUSTED_PROXY_CIDRS", "192.0.2.0/24");
 const PER_ADDRESS: (&str, &str) = ("GRIPFAST_STAGED_MAX_BYTES_PER_ADDRESS", "3 MiB");
 
 /// A stranger's history of `mebibytes`, the event that would name it, and the ref it goes under.

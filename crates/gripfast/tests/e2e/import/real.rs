@@ -132,7 +132,7 @@ impl Seen {
     }
 }
 
-async fn import(server: &NgitGrasp, node: &Node, more: &[&str]) -> Result<Value> {
+pub(super) async fn import(server: &NgitGrasp, node: &Node, more: &[&str]) -> Result<Value> {
     let (git, relay) = (server.git(), server.relay());
     let (git, relay) = (git.to_string_lossy(), relay.to_string_lossy());
     let arguments = [&["import-ngit-grasp", &git, &relay, "--json"], more].concat();

@@ -91,6 +91,11 @@ impl Person {
         self.dir.path()
     }
 
+    /// Where programs of the person keep what need not be seen.
+    pub fn state(&self) -> PathBuf {
+        self.home().join("state")
+    }
+
     /// Where the person's work tree is, or will be cloned to.
     fn work(&self) -> PathBuf {
         self.home().join("work")
@@ -143,7 +148,7 @@ impl Person {
             .env("XDG_CONFIG_HOME", home.join("config"))
             .env("XDG_DATA_HOME", home.join("data"))
             .env("XDG_CACHE_HOME", home.join("cache"))
-            .env("XDG_STATE_HOME", home.join("state"))
+            .env("XDG_STATE_HOME", self.state())
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", home.join(".gitconfig"))
             .env("GIT_TERMINAL_PROMPT", "0")

@@ -1,5 +1,7 @@
 //! Backups of a node at work, and what comes back.
 
+mod large;
+
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
@@ -197,66 +199,6 @@ async fn a_second_backup_stores_what_is_new_and_old_ones_can_go() -> Result<()> 
     );
     let other = scene.restored().await?;
     scene.must_agree(&other).await
-}
-
-/// Data of the large form: 10 GB in earnest (`GRIPFAST_BACKUP_MIB=10240`).
-fn large_mib() -> u64 {
-    let set = std::env::var("GRIPFAST_BACKUP_MIB").ok();
-    set.map_or(48, |text| text.parse().expect("a number"))
-}
-
-/// However much is there, a backup after a push of 1 MiB reads and stores little more than that.
-#[tokio::test]
-async fn a_backup_after_a_small_push_reads_and_stores_what_is_new() -> Result<()> {
-    const REPOSITORIES: u64 = 8;
-    // Jobs, the log of orders and pages of the event store change with everything.
-    const BESIDE: u64 = 8 << 20;
-    let (node, backups) = (Node::start(BINARY).await?, TempDir::new()?);
-    let place = backups.path().join("of-node").display().to_string();
-    let each_mib = large_mib().div_ceil(REPOSITORIES);
-    let mut last = None;
-    for n in 0..REPOSITORIES {
-        let tree = WorkTree::init()?;
-        tree.commit_noise_of(n, each_mib, 1)?;
-        let project = LocalProject::with_tree(&format!("large-{n}"), tree)?;
-        project.publish(&node, 100).await?;
-        last = Some(project);
-    }
-    let project = last.context("there is one")?;
-    let back_up = async || {
-        let began = std::time::Instant::now();
-        let said = node.run(&["backup", &place, "--json"]).await?;
-        let made: Value = serde_json::from_str(&said)?;
-        let number = |key: &str| made["made"][key].as_u64().context("a number");
-        let (all, read, new) = (
-            number("bytes")?,
-            number("read_bytes")?,
-            number("new_bytes")?,
-        );
-        let took = began.elapsed();
-        println!("{all} bytes: {read} read, {new} stored in {took:?}");
-        anyhow::Ok((all, read, new))
-    };
-    let (all, _, new) = back_up().await?;
-    let packs = (each_mib * REPOSITORIES) << 20;
-    ensure!(all > packs && new > packs, "{all} {new}");
-
-    std::fs::remove_file(project.tree.path().join("noise-00000"))?;
-    let tip = project.tree.commit_noise_of(REPOSITORIES, 1, 1)?;
-    let state = project.project.state_at(&[("refs/heads/main", &tip)], 0);
-    node.connect().await?.publish_ok(&state).await?;
-    project.push(&node).await?;
-    let (again, read, new) = back_up().await?;
-    ensure!(again > all, "{again} {all}");
-    for bytes in [read, new] {
-        ensure!((1 << 20..(1 << 20) + BESIDE).contains(&bytes), "{bytes}");
-    }
-    let mut other = Node::prepare(BINARY, &[])?;
-    other.run(&["restore", &place]).await?;
-    other.launch().await?;
-    let refs = git::branches_and_tags(&project.url(&other)).await?;
-    ensure!(refs == [("refs/heads/main".to_owned(), tip)], "{refs:?}");
-    Ok(())
 }
 
 #[tokio::test]

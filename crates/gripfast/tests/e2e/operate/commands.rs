@@ -1,7 +1,7 @@
 //! Commands that find their node, and exit codes that scripts can use.
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{LocalProject, Node, http::must_contain};
+use grip_testkit::{LocalProject, Node, http::must_contain, until};
 use tempfile::TempDir;
 
 use crate::BINARY;
@@ -53,6 +53,40 @@ async fn a_node_is_found_by_commands_that_were_told_nothing() -> Result<()> {
         .next()
         .is_none();
     ensure!(gone, "the record goes with the node");
+    Ok(())
+}
+
+/// As in the first ten minutes of docs/install.md, typed without a session: nothing but HOME is set.
+#[tokio::test]
+async fn a_backup_from_another_directory_finds_the_node_or_says_what_to_name() -> Result<()> {
+    let home = TempDir::new()?;
+    let state = home.path().join(".local/state");
+    let mut node = Node::prepare(BINARY, &[("XDG_STATE_HOME", &state.to_string_lossy())])?;
+    node.launch().await?;
+    let backup = |node: &Node| {
+        let mut command = node.command(&["backup", "../backups", "--verify"]);
+        let elsewhere = node.work_dir().join("elsewhere");
+        std::fs::create_dir_all(&elsewhere)?;
+        command
+            .current_dir(elsewhere)
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("XDG_RUNTIME_DIR")
+            .env_remove("NGIT_BIND_ADDRESS")
+            .env_remove("NGIT_DOMAIN")
+            .env_remove("GRIPFAST_DATA_DIR")
+            .env("HOME", home.path());
+        anyhow::Ok(command)
+    };
+    let made = backup(&node)?.output().await?;
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    ensure!(made.status.success(), "{said}");
+    node.stop().await?;
+    std::fs::remove_dir_all(node.work_dir().join("backups"))?;
+    let refused = backup(&node)?.output().await?;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(refused.status.code() == Some(1), "{said}");
+    ensure!(said.contains("--data-dir"), "{said}");
+    ensure!(!node.work_dir().join("backups").exists(), "nothing is made");
     Ok(())
 }
 
@@ -196,5 +230,67 @@ async fn every_report_is_json_where_that_is_asked_for() -> Result<()> {
         let read = serde_json::from_str::<serde_json::Value>(&text);
         read.with_context(|| format!("{command}: {text}"))?;
     }
+    Ok(())
+}
+
+/// An announcement names this server among others: that it has nothing is no failed attempt.
+#[tokio::test]
+async fn the_own_url_of_a_repository_is_no_attempt_of_sync() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let project = LocalProject::new("tides")?;
+    let elsewhere = "http://127.0.0.1:9/tides.git".to_owned();
+    let announced = project.announcement_at(&[&node], std::slice::from_ref(&elsewhere), 10);
+    let mut relay = node.connect().await?;
+    relay.publish_ok(&announced).await?;
+    relay.publish_ok(&project.state(10)).await?;
+    node.run(&["sync", "now", "tides"]).await?;
+    let shown = until("the other URL was tried", || async {
+        let shown = node.run(&["sync", "status"]).await.ok()?;
+        shown.contains(&elsewhere).then_some(shown)
+    })
+    .await?;
+    ensure!(!shown.contains(&project.url(&node)), "{shown}");
+    let json = node.run(&["sync", "status", "--json"]).await?;
+    ensure!(!json.contains(&project.url(&node)), "{json}");
+    Ok(())
+}
+
+/// `--limit` on every list.
+#[tokio::test]
+async fn every_list_takes_a_limit() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    for list in [
+        &["repos", "ls"][..],
+        &["repos", "blocks"],
+        &["holding", "ls"],
+        &["purgatory", "ls"],
+        &["queue", "ls"],
+        &["sync", "status"],
+        &["pins"],
+        &["index", "sources"],
+        &["queue", "causes"],
+    ] {
+        let limited = node.run(&[list, &["--limit", "1"]].concat()).await;
+        ensure!(limited.is_ok(), "{list:?}: {limited:?}");
+    }
+    Ok(())
+}
+
+/// Who, by which event, from which address, from what to what; and whose events are served by it.
+#[tokio::test]
+async fn the_log_says_who_changed_a_ref_and_from_where() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let project = LocalProject::new("tides")?;
+    let state = project.publish(&node, 10).await?;
+    let (log, npub) = (node.log(), project.owner.npub());
+    let line = |part: &str| {
+        let mut lines = log.lines();
+        let found = lines.find(|line| line.contains(part));
+        found.with_context(|| log.clone())
+    };
+    let moved = format!("refs/heads/main none → {}", &project.tip[..10]);
+    let by = format!("push by state {} of {npub}", state.id);
+    must_contain(line("refs changed")?, &["from=127.0.0.1", &moved, &by]);
+    must_contain(line("released from purgatory")?, &["states=1", &npub]);
     Ok(())
 }

@@ -96,7 +96,9 @@ async fn the_package_has_all_it_needs_and_serves_as_its_unit_says() -> Result<()
     );
 
     // As the unit starts it, with its own configuration, beneath another root.
-    let unit = fs::read_to_string(root.join("usr/lib/systemd/system/gripfast.service"))?;
+    let unit = root.join("usr/lib/systemd/system/gripfast.service");
+    must_be_sound(&unit, "/usr/bin/gripfast")?;
+    let unit = fs::read_to_string(unit)?;
     let setting = |key: &str| {
         let line = unit
             .lines()
@@ -135,26 +137,50 @@ fn the_same_binary_makes_the_same_packages() -> Result<()> {
     Ok(())
 }
 
+/// Stripped, and refused before anything is packaged.
+#[test]
+fn a_binary_that_is_larger_than_promised_is_not_packaged() -> Result<()> {
+    let script = fs::read_to_string(BUILD)?;
+    ensure!(script.contains("${MAX_BINARY_BYTES:-50000000}"), "50 MB");
+    let dir = TempDir::new()?;
+    let paths = [Path::new(BINARY), dir.path()];
+    let refused = run(BUILD, &paths, &[("MAX_BINARY_BYTES", "1000000")]).unwrap_err();
+    let refused = refused.to_string();
+    ensure!(refused.contains("more than 1000000"), "{refused}");
+    let stripped = refused.split(' ').find_map(|word| word.parse::<u64>().ok());
+    let whole = fs::metadata(BINARY)?.len();
+    ensure!(stripped.is_some_and(|bytes| bytes < whole), "{refused}");
+    ensure!(
+        fs::read_dir(dir.path())?.next().is_none(),
+        "nothing is made"
+    );
+    Ok(())
+}
+
 #[test]
 fn the_unit_is_sound() -> Result<()> {
     let unit = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../packaging/gripfast.service"
     );
-    let unit = Path::new(unit);
-    // With a binary that is there; anything else that systemd warns of is an error.
+    must_be_sound(Path::new(unit), "/usr/local/bin/gripfast")
+}
+
+/// Fails unless systemd takes a unit without a warning, and finds its service closed.
+fn must_be_sound(unit: &Path, program: &str) -> Result<()> {
     let dir = TempDir::new()?;
     let text = fs::read_to_string(unit)?;
-    ensure!(text.contains("/usr/local/bin/gripfast"));
+    ensure!(text.contains(program), "{text}");
+    // With a binary that is there; anything else that systemd warns of is an error.
     let installed = dir.path().join("gripfast.service");
-    fs::write(&installed, text.replace("/usr/local/bin/gripfast", BINARY))?;
+    fs::write(&installed, text.replace(program, BINARY))?;
     let arguments = ["--man=no", "--recursive-errors=one", "verify"].map(Path::new);
     run(
         "systemd-analyze",
         &[&arguments[..], &[&installed]].concat(),
         &[],
     )?;
-    // A score from 0 (closed) to 10 (open).
+    // A score of at most 2.0, from 0 (closed) to 10 (open).
     let arguments = ["security", "--offline=true", "--threshold=20"].map(Path::new);
     let said = run("systemd-analyze", &[&arguments[..], &[unit]].concat(), &[])?;
     ensure!(said.contains("Overall exposure level"), "{said}");

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use anyhow::{Context as _, Result};
-use grip_resolve::NodeKey;
+use grip_resolve::{Manifest, NodeKey};
 use grip_testkit::{LocalProject, Node, until_ok};
 
 use crate::BINARY;
@@ -17,12 +17,15 @@ const EAGER: &[(&str, &str)] = &[
     ("GRIPFAST_DHT_LAN_ONLY", "true"),
 ];
 
-/// So many nodes, each knowing the first one only when it starts.
+/// So many nodes behind a name, each knowing that of the first one only when it starts.
 pub async fn start(nodes: usize) -> Result<Vec<Node>> {
     let mut all: Vec<Node> = Vec::new();
     let mut first = String::new();
     for n in 0..nodes {
         let (mut node, address) = prepare(n)?;
+        let address = address.replace("/ip4/127.0.0.1/", "/dns4/localhost/");
+        let (external, _) = address.split_once("/p2p/").context("no name of a peer")?;
+        node.set_env("GRIPFAST_DHT_EXTERNAL", external);
         if n == 0 {
             first = address;
         } else {
@@ -78,6 +81,30 @@ pub async fn knows(node: &Node, others: usize) -> Result<()> {
     knows.await.with_context(|| node.log())
 }
 
+/// A repository on one of the nodes: the id of its manifest, and an older manifest of it.
+pub struct Served {
+    pub repo: Repo,
+    pub id: String,
+    pub outdated: Manifest,
+}
+
+/// A repository on each of the nodes, and found from another.
+pub async fn serve(nodes: &[Node]) -> Result<Vec<Served>> {
+    let mut served = Vec::new();
+    for node in nodes {
+        let repo = Repo::new()?;
+        repo.0.publish(node, 10).await?;
+        let (id, outdated) = (repo.id(node).await?, repo.outdated(node)?);
+        served.push(Served { repo, id, outdated });
+    }
+    for (n, it) in served.iter().enumerate() {
+        it.repo
+            .is_found(&nodes[(n + 1) % nodes.len()], &it.id)
+            .await?;
+    }
+    Ok(served)
+}
+
 /// A repository `x` that is looked for.
 pub struct Repo(pub LocalProject);
 
@@ -101,6 +128,13 @@ impl Repo {
             Ok(found["manifest"][4].is_object().then_some(id))
         })
         .await
+    }
+
+    /// A manifest of it from before it was published on `node`, signed by its owner.
+    fn outdated(&self, node: &Node) -> Result<Manifest> {
+        let announcement = self.0.announcement_at(&[node], &[], 60);
+        let state = self.0.state(60);
+        Ok(Manifest::make(announcement, vec![], Some(state))?)
     }
 
     /// Waits until `node` finds what is served elsewhere.

@@ -224,7 +224,7 @@ async fn a_connection_that_may_only_read_is_not_used_again() {
 #[tokio::test]
 async fn work_that_met_a_deadlock_is_undone_alone() {
     let server = postgres().await;
-    let db = impatient(&server, "a").await;
+    let db = Db::connect(&Server::new(server.url(), "a")).await.unwrap();
     let clash =
         db.write_in_order(|mut db| Box::pin(async move { db.execute(&sql::CLASH, &[]).await }));
     let (clash, kept) = tokio::join!(clash, db.put(&["kept"]));

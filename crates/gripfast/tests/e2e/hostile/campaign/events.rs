@@ -7,7 +7,7 @@ use grip_testkit::{Author, events::tag};
 use nostr::prelude::{EventId, Timestamp};
 use serde_json::json;
 
-use super::{Arena, Attack, MIB};
+use super::{Arena, Attack, DiskBudget, MIB};
 use crate::hostile::scene::MAIN;
 
 pub(super) const ATTACKS: &[Attack] = &[
@@ -21,13 +21,15 @@ pub(super) const ATTACKS: &[Attack] = &[
         Box::pin(pull_requests(arena, from))
     }),
     Attack {
-        disk_budget: 64 * MIB,
+        // `relay_related_burst_bytes`, and the pages of the store that they lie in.
+        disk_budget: DiskBudget::of_address(64 * MIB),
         ..Attack::new("events full of tags", |arena, from| {
             Box::pin(full_of_tags(arena, from))
         })
     },
     Attack {
-        disk_budget: 16 * MIB,
+        // `relay_unrelated_burst_bytes`, and an index entry for each id they name.
+        disk_budget: DiskBudget::of_address(8 * MIB),
         ..Attack::new("deletions of what nobody has", |arena, from| {
             Box::pin(deletions(arena, from))
         })

@@ -6,7 +6,7 @@ use anyhow::Result;
 use grip_testkit::{http::Connection, wire};
 use tokio::time::sleep;
 
-use super::{Arena, Attack, MIB};
+use super::{Arena, Attack, DiskBudget, MIB};
 use crate::hostile::scene::MAIN;
 
 pub(super) const ATTACKS: &[Attack] = &[
@@ -18,7 +18,10 @@ pub(super) const ATTACKS: &[Attack] = &[
             ("GRIPFAST_STAGED_MAX_BYTES_PER_ADDRESS", "8 MiB"),
             ("GRIPFAST_STAGED_MAX_BYTES_PER_IDENTIFIER", "16 MiB"),
         ],
-        disk_budget: 20 * MIB,
+        disk_budget: DiskBudget {
+            per_address: 12 * MIB,
+            node: Some(20 * MIB),
+        },
         ..Attack::new("refs/nostr that no event names", |arena, from| {
             Box::pin(orphan_refs(arena, from))
         })

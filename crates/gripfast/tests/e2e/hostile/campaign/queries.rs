@@ -7,7 +7,7 @@ use grip_testkit::{Author, RelayClient, events::tag};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Arena, Attack, MIB};
+use super::{Arena, Attack, DiskBudget, MIB};
 
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
@@ -30,7 +30,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         Box::pin(long_filters(arena, from))
     }),
     Attack {
-        disk_budget: 160 * MIB,
+        disk_budget: DiskBudget::of_address(64 * MIB),
         ..Attack::new("subscribers that do not read", |arena, from| {
             Box::pin(deaf_subscribers(arena, from))
         })

@@ -6,14 +6,12 @@
 use std::{borrow::Borrow, hash::Hash};
 
 use lru::LruCache;
-use url::Url;
-
-use grip_types::Identifier;
 
 /// What an entry takes beside its value.
 const OVERHEAD: usize = 64;
 
-pub(crate) struct ByteLru<K: Hash + Eq, V> {
+/// Keys and values up to a number of bytes; what was used longest ago is forgotten first.
+pub struct ByteLru<K: Hash + Eq, V> {
     entries: LruCache<K, (V, usize)>,
     bytes: usize,
     max_bytes: usize,
@@ -22,7 +20,7 @@ pub(crate) struct ByteLru<K: Hash + Eq, V> {
 
 impl<K: Hash + Eq, V> ByteLru<K, V> {
     /// `weigh` says what a key and its value take on the heap.
-    pub(crate) fn new(max_bytes: usize, weigh: fn(&K, &V) -> usize) -> Self {
+    pub fn new(max_bytes: usize, weigh: fn(&K, &V) -> usize) -> Self {
         Self {
             entries: LruCache::unbounded(),
             bytes: 0,
@@ -32,7 +30,7 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
     }
 
     /// Puts a value in and forgets what was used longest ago if that is too much.
-    pub(crate) fn put(&mut self, key: K, value: V) -> Option<V> {
+    pub fn put(&mut self, key: K, value: V) -> Option<V> {
         let weight = self.weight(&key, &value);
         let before = self.entries.push(key, (value, weight));
         self.bytes += weight;
@@ -44,7 +42,7 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
         before
     }
 
-    pub(crate) fn get<Q>(&mut self, key: &Q) -> Option<&V>
+    pub fn get<Q>(&mut self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -52,7 +50,7 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    pub(crate) fn peek<Q>(&self, key: &Q) -> Option<&V>
+    pub fn peek<Q>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -61,7 +59,7 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
     }
 
     /// A value to change, which is weighed again by [`ByteLru::reweigh`].
-    pub(crate) fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -69,7 +67,7 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
         self.entries.get_mut(key).map(|(value, _)| value)
     }
 
-    pub(crate) fn reweigh<Q>(&mut self, key: &Q)
+    pub fn reweigh<Q>(&mut self, key: &Q)
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -80,7 +78,7 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
         }
     }
 
-    pub(crate) fn pop<Q>(&mut self, key: &Q) -> Option<V>
+    pub fn pop<Q>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -90,7 +88,7 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
         Some(value)
     }
 
-    pub(crate) fn contains<Q>(&self, key: &Q) -> bool
+    pub fn contains<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -110,16 +108,6 @@ impl<K: Hash + Eq, V> ByteLru<K, V> {
             self.bytes -= weight;
         }
     }
-}
-
-/// What the text of a URL takes.
-pub(crate) fn of_url(url: &Url) -> usize {
-    url.as_str().len()
-}
-
-/// What the texts of a pair take.
-pub(crate) fn of_pair((identifier, url): &(Identifier, Url)) -> usize {
-    identifier.as_str().len() + of_url(url)
 }
 
 #[cfg(test)]

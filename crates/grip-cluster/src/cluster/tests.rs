@@ -1,0 +1,105 @@
+use std::time::Duration;
+
+use grip_db::{Db, Server, prepare_all};
+use grip_testkit::{PostgresServer, until_ok};
+
+use super::*;
+use crate::log::GIT;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+async fn node(server: &PostgresServer, name: &str) -> Cluster {
+    let db = Db::connect(&Server::new(server.url(), name)).await.unwrap();
+    let member = Member {
+        cluster: "harbour".to_owned(),
+        node: name.to_owned(),
+        address: "127.0.0.1:7334".to_owned(),
+    };
+    Cluster::open(db, member).await.unwrap()
+}
+
+#[tokio::test]
+async fn every_statement_is_understood() {
+    let server = PostgresServer::start().await.unwrap();
+    let cluster = node(&server, "a").await;
+    prepare_all(cluster.db(), sql::ALL).await.unwrap();
+    let of_snapshots = crate::snapshot::sql::ALL;
+    prepare_all(cluster.db(), of_snapshots).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = Db::open(&dir.path().join("x.sqlite")).await.unwrap();
+    prepare_all(&file, sql::ALL).await.unwrap();
+    prepare_all(&file, of_snapshots).await.unwrap();
+    file.close().await;
+    cluster.db().close().await;
+}
+
+/// A record is in the log once, however often it was tried, and never in an epoch that is over.
+#[tokio::test]
+async fn records_are_of_the_present_epoch_and_have_no_gaps() {
+    let server = PostgresServer::start().await.unwrap();
+    let (a, b) = (node(&server, "a").await, node(&server, "b").await);
+    let first = a.acquire(LEASE).await.unwrap().expect("nobody leads");
+    assert!(b.acquire(LEASE).await.unwrap().is_none(), "one leads");
+    let append = |by: &Cluster, epoch, number, text: &str| {
+        let by = by.clone();
+        let record = NewRecord {
+            epoch,
+            number,
+            kind: GIT,
+            payload: text.as_bytes().to_vec(),
+            digest: format!("digest of {text}"),
+        };
+        async move {
+            // The sessions of a former leader are ended: it tries again, as the log does.
+            let append = async || {
+                let appended = by.append(&record).await?;
+                Ok(Some(appended))
+            };
+            until_ok("the database answers", append).await.unwrap()
+        }
+    };
+    let epoch = first.epoch();
+    assert_eq!(append(&a, epoch, 1, "one").await, Some(1));
+    assert_eq!(append(&a, epoch, 1, "one").await, Some(1), "tried again");
+    assert_eq!(append(&a, epoch, 3, "three").await, None, "two is missing");
+    assert_eq!(append(&a, epoch, 2, "two").await, Some(2));
+    first.release().await.unwrap();
+    let second = b.acquire(LEASE).await.unwrap().expect("it was given up");
+    assert_eq!(second.epoch(), epoch + 1);
+    assert_eq!(append(&a, epoch, 3, "late").await, None);
+    assert_eq!(append(&b, second.epoch(), 1, "new").await, Some(3));
+    let read = b.read(0).await.unwrap();
+    let read: Vec<(i64, String)> = read
+        .into_iter()
+        .map(|record| (record.seq, String::from_utf8(record.payload).unwrap()))
+        .collect();
+    let expected = [(1, "one"), (2, "two"), (3, "new")];
+    assert_eq!(read, expected.map(|(seq, text)| (seq, text.to_owned())));
+    assert!(first.keep().await.contains("another node leads"));
+    let state = b.known_state().await.unwrap();
+    assert_eq!(state.tip().digest, "digest of new");
+    assert!(state.is_led() && state.left_ms <= i64::try_from(LEASE.as_millis()).unwrap());
+    b.resign().await.unwrap();
+    assert!(!b.known_state().await.unwrap().is_led());
+    for cluster in [a, b] {
+        cluster.db().close().await;
+    }
+}
+
+/// A leader that is started again within its lease leads again, in a new epoch.
+#[tokio::test]
+async fn a_node_takes_its_own_lead_again_at_once() {
+    let server = PostgresServer::start().await.unwrap();
+    let a = node(&server, "a").await;
+    let first = a.acquire(LEASE).await.unwrap().expect("nobody leads");
+    let again = a.acquire(LEASE).await.unwrap().expect("it is its own");
+    assert_eq!(again.epoch(), first.epoch() + 1);
+    a.report(7).await.unwrap();
+    a.keep_key("admin.token", "aa").await.unwrap();
+    a.keep_key("admin.token", "bb").await.unwrap();
+    let keys = a.keys().await.unwrap();
+    assert_eq!(keys, [("admin.token".to_owned(), "aa".to_owned())]);
+    let nodes = a.nodes().await.unwrap();
+    assert_eq!((nodes[0].node.as_str(), nodes[0].seq), ("a", 7));
+    a.db().close().await;
+}

@@ -1,0 +1,126 @@
+//! Packs on the disk of a node: all of them, or those that were used last.
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use grip_git::{CachedFrom, PackFile, PackSource, Repositories};
+use grip_tasks::{CancellationToken, TaskGroup};
+use grip_types::ErrorChain;
+use tokio::{
+    runtime::Handle,
+    task::block_in_place,
+    time::{sleep, timeout},
+};
+
+use crate::PackStore;
+
+/// Files of one repository that are fetched at once.
+const MAX_FETCHES: usize = 8;
+/// How often the disk is looked at although nothing was fetched.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How often it is looked at most: that takes a look at every repository.
+const EVICT_EVERY: Duration = Duration::from_secs(1);
+/// How soon packs that could not be fetched are tried again.
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+
+struct Source {
+    packs: PackStore,
+    runtime: Handle,
+    stop: CancellationToken,
+}
+
+impl PackStore {
+    /// Has repositories fetch packs from here when they are needed, until told to stop. Needs a runtime
+    /// around it.
+    pub fn cached(&self, max_bytes: Option<u64>, stop: CancellationToken) -> CachedFrom {
+        let source = Source {
+            packs: self.clone(),
+            runtime: Handle::current(),
+            stop,
+        };
+        CachedFrom::new(Arc::new(source), max_bytes)
+    }
+}
+
+impl PackSource for Source {
+    fn fetch(&self, files: Vec<(PackFile, PathBuf)>) -> io::Result<()> {
+        let fetching = stream::iter(files)
+            .map(|(file, to)| async move { self.packs.get(&file, &to).await })
+            .buffer_unordered(MAX_FETCHES)
+            .try_collect::<()>();
+        let fetching = self.stop.run_until_cancelled(fetching);
+        let stopped = || io::Error::other("the node is shutting down");
+        block_in_place(|| self.runtime.block_on(fetching)).ok_or_else(stopped)?
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+}
+
+/// Keeps packs on this disk until told to stop: without a bound every one that is missing is fetched, with
+/// one the disk is brought below it again and again.
+pub async fn keep_packs(
+    repositories: Repositories,
+    max_bytes: Option<u64>,
+    group: TaskGroup,
+    stop: CancellationToken,
+) {
+    let keeping = async {
+        loop {
+            let done = match max_bytes {
+                Some(_) => {
+                    sleep(EVICT_EVERY).await;
+                    evict(&repositories, &group).await
+                }
+                None => fetch_all(&repositories, &group).await,
+            };
+            if done {
+                // Its end says nothing that the next look does not find out.
+                let _ = timeout(LOOK_EVERY, repositories.cache_changed()).await;
+            } else {
+                sleep(RETRY_DELAY).await;
+            }
+        }
+    };
+    stop.run_until_cancelled(keeping).await;
+}
+
+/// Fetches the packs of one repository after the other; false if some could not be had.
+async fn fetch_all(repositories: &Repositories, group: &TaskGroup) -> bool {
+    let mut is_whole = true;
+    for identifier in repositories.cold() {
+        let (copy, of) = (repositories.clone(), identifier.clone());
+        let warming = group.spawn_blocking("cluster.packs", move || copy.warm(&of));
+        match warming.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let error = ErrorChain(&error).to_string();
+                tracing::warn!(%identifier, error, "failed to fetch packs; trying again");
+                is_whole = false;
+                sleep(RETRY_DELAY).await;
+            }
+            Err(_) => is_whole = false,
+        }
+    }
+    is_whole
+}
+
+async fn evict(repositories: &Repositories, group: &TaskGroup) -> bool {
+    let copy = repositories.clone();
+    let evicting = group.spawn_blocking("cluster.packs", move || copy.evict());
+    match evicting.await {
+        Ok(Ok(evicted)) => {
+            if evicted.stores > 0 {
+                let (stores, bytes) = (evicted.stores, evicted.bytes);
+                tracing::info!(stores, bytes, "evicted packs from this disk");
+            }
+            true
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "failed to evict packs");
+            false
+        }
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,229 @@
+//! Packs in the object store that all nodes share: a directory or an S3 bucket, each file once under the
+//! digest of its content.
+//!
+//! Nothing depends on who writes first: two files of one name are the same. Small files are put
+//! create-only, so that what is there is never written again.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path as FilePath, PathBuf},
+    sync::Arc,
+};
+
+use futures_util::TryStreamExt as _;
+use grip_bucket::{CheckError, OpenError};
+use grip_git::PackFile;
+use grip_types::ErrorChain;
+use object_store::{
+    Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, WriteMultipart, path::Path,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufWriter};
+
+/// Bytes of a file that are in memory at once; a file of no more is put whole.
+const PIECE: usize = 8 << 20;
+/// Pieces of one upload that are under way.
+const MAX_PIECES: usize = 4;
+
+/// Bytes of a fetched file that are handed to the disk at once.
+const WRITTEN_AT_ONCE: usize = 1 << 20;
+
+/// Files by their digests. Cheap to clone.
+#[derive(Clone)]
+pub struct PackStore {
+    store: Arc<dyn ObjectStore>,
+}
+
+impl PackStore {
+    /// Opens the store at a directory, which is made if need be, or at `s3://bucket/prefix`; see
+    /// [`grip_bucket::open`].
+    pub fn open(place: &str) -> Result<Self, OpenError> {
+        let store = grip_bucket::open(place)?;
+        Ok(Self { store })
+    }
+
+    /// Sees that the store keeps what it acknowledges, and lets nobody overwrite it.
+    pub async fn check(&self) -> Result<(), CheckError> {
+        grip_bucket::check(&*self.store).await
+    }
+
+    /// Puts a file there, unless it is; durable on return.
+    pub(crate) async fn put(&self, path: &FilePath) -> io::Result<PackFile> {
+        let (digest, size_bytes) = digest_of(path.to_owned()).await?;
+        let place = place(&digest);
+        let extension = path.extension().unwrap_or_default().to_string_lossy();
+        let stored = PackFile {
+            extension: extension.into_owned(),
+            size_bytes,
+            digest,
+        };
+        let put = if size_bytes > PIECE as u64 {
+            self.put_pieces(&place, path, size_bytes).await
+        } else {
+            self.put_whole(&place, tokio::fs::read(path).await?).await
+        };
+        put.map_err(|error| not_stored(path, error))?;
+        Ok(stored)
+    }
+
+    /// Puts a small file there in one request, unless it is.
+    async fn put_whole(&self, place: &Path, content: Vec<u8>) -> Result<(), Error> {
+        let (size_bytes, content) = (content.len() as u64, bytes::Bytes::from(content));
+        let create = PutOptions::from(PutMode::Create);
+        let created = self.store.put_opts(place, content.clone().into(), create);
+        match created.await {
+            Ok(_) => return Ok(()),
+            Err(Error::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        if !self.has(place, size_bytes).await? {
+            // What is there is not what it should be.
+            self.store.put(place, content.into()).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a large file there, a piece at a time, unless it is.
+    async fn put_pieces(
+        &self,
+        place: &Path,
+        path: &FilePath,
+        size_bytes: u64,
+    ) -> Result<(), Error> {
+        if self.has(place, size_bytes).await? {
+            return Ok(());
+        }
+        let upload = self.store.put_multipart(place).await?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, PIECE);
+        match send_pieces(&mut upload, path).await {
+            Ok(()) => upload.finish().await.map(drop),
+            Err(error) => {
+                // Best effort: what is left of it is for the store's own rules to remove.
+                let _ = upload.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Says whether an object of this size is there.
+    async fn has(&self, place: &Path, size_bytes: u64) -> Result<bool, Error> {
+        match self.store.head(place).await {
+            Ok(found) => Ok(found.size == size_bytes),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a file that nobody needs any more.
+    pub(crate) async fn remove(&self, file: &PackFile) -> io::Result<()> {
+        match self.store.delete(&place(&file.digest)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// Writes a file of the store to `to`, and checks that it is what it was.
+    pub(crate) async fn get(&self, wanted: &PackFile, to: &FilePath) -> io::Result<()> {
+        let found = self.store.get(&place(&wanted.digest)).await?;
+        let mut chunks = found.into_stream();
+        let file = tokio::fs::File::create(to).await?;
+        let mut file = BufWriter::with_capacity(WRITTEN_AT_ONCE, file);
+        let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+        while let Some(chunk) = chunks.try_next().await? {
+            size += chunk.len() as u64;
+            if size > wanted.size_bytes {
+                break;
+            }
+            hasher.update(&chunk);
+            file.write_all(&chunk).await?;
+        }
+        file.flush().await?;
+        if size == wanted.size_bytes && hasher.finalize().to_hex().as_str() == wanted.digest {
+            Ok(())
+        } else {
+            let text = format!("{} is not what it was in the store of packs", wanted.digest);
+            Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        }
+    }
+}
+
+async fn send_pieces(upload: &mut WriteMultipart, path: &FilePath) -> Result<(), Error> {
+    let unread = |error| Error::Generic {
+        store: "file",
+        source: Box::new(error),
+    };
+    let mut file = tokio::fs::File::open(path).await.map_err(unread)?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = file.read(&mut piece).await.map_err(unread)?;
+        if read == 0 {
+            return Ok(());
+        }
+        upload.wait_for_capacity(MAX_PIECES).await?;
+        upload.write(&piece[..read]);
+    }
+}
+
+/// What a pusher is told; the log has the cause.
+fn not_stored(path: &FilePath, error: Error) -> io::Error {
+    let file = path.file_name().unwrap_or_default().display();
+    let chain = ErrorChain(&error);
+    tracing::warn!(%file, error = %chain, "failed to store a pack for the cluster");
+    io::Error::other(
+        "the object store of the cluster does not take packs at the moment: push again later",
+    )
+}
+
+async fn digest_of(path: PathBuf) -> io::Result<(String, u64)> {
+    let digesting = grip_tasks::spawn_blocking(move || {
+        let mut file = File::open(path)?;
+        let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            let read = file.read(&mut piece)?;
+            if read == 0 {
+                return Ok((hasher.finalize().to_hex().to_string(), size));
+            }
+            hasher.update(&piece[..read]);
+            size += read as u64;
+        }
+    });
+    digesting.await.map_err(io::Error::other)?
+}
+
+/// A directory has a few hundred others in it, and each of them a share of the files.
+fn place(digest: &str) -> Path {
+    let first = digest.get(..2).unwrap_or_default();
+    Path::from(format!("packs/{first}/{digest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_given_back_as_it_was_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = PackStore::open(dir.path().join("store").to_str().unwrap()).unwrap();
+        store.check().await.unwrap();
+        let file = dir.path().join("pack-1.pack");
+        let content = vec![7; PIECE + 3];
+        std::fs::write(&file, &content).unwrap();
+        let put = store.put(&file).await.unwrap();
+        assert_eq!(
+            (put.extension.as_str(), put.size_bytes),
+            ("pack", content.len() as u64)
+        );
+        assert_eq!(store.put(&file).await.unwrap(), put);
+        let copy = dir.path().join("copy");
+        store.get(&put, &copy).await.unwrap();
+        assert_eq!(std::fs::read(&copy).unwrap(), content);
+        let path = dir
+            .path()
+            .join("store")
+            .join(place(&put.digest).to_string());
+        std::fs::write(path, vec![8; PIECE + 3]).unwrap();
+        let error = store.get(&put, &copy).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+}

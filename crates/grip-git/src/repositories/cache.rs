@@ -1,0 +1,62 @@
+//! Packs that are fetched from the store of all copies when they are needed.
+
+use std::io;
+
+use grip_types::Identifier;
+
+use super::{RepoError, Repositories};
+use crate::packs::Evicted;
+
+impl Repositories {
+    /// Says whether packs of an identifier are not on this disk.
+    pub fn is_cold(&self, identifier: &Identifier) -> bool {
+        self.inner.packs.is_cold(identifier)
+    }
+
+    /// The identifiers some of whose packs are not on this disk.
+    pub fn cold(&self) -> Vec<Identifier> {
+        self.inner.packs.cold()
+    }
+
+    /// Has every pack of an identifier on this disk. Blocks, for as long as it takes to fetch them.
+    pub fn warm(&self, identifier: &Identifier) -> Result<(), RepoError> {
+        let warmed = self.inner.packs.warm(identifier);
+        warmed.map_err(|source| not_fetched(identifier, source))
+    }
+
+    /// The same, where the caller may not block.
+    pub(crate) async fn warm_later(&self, identifier: &Identifier) -> Result<(), RepoError> {
+        if !self.is_cold(identifier) {
+            return self.warm(identifier);
+        }
+        let (repositories, of) = (self.clone(), identifier.clone());
+        let warming = grip_tasks::spawn_blocking(move || repositories.warm(&of)).await;
+        warming.map_err(|stopped| not_fetched(identifier, io::Error::other(stopped)))?
+    }
+
+    /// Fetches every pack and forgets where it came from: from now on this copy is alone. Blocks.
+    pub fn leave_cache(&self) -> io::Result<()> {
+        let packs = &self.inner.packs;
+        self.cold().iter().try_for_each(|of| packs.warm(of))?;
+        let stores = self.stores()?;
+        stores.iter().try_for_each(|of| packs.forget_stored(of))
+    }
+
+    /// Waits until a pack was noted, or was fetched. Cancel safe.
+    pub async fn cache_changed(&self) {
+        self.inner.packs.cache_changed().await;
+    }
+
+    /// Removes packs of the identifiers that were not used for the longest time, until the others take
+    /// no more than they may. Blocking.
+    pub fn evict(&self) -> io::Result<Evicted> {
+        self.inner.packs.evict()
+    }
+}
+
+fn not_fetched(identifier: &Identifier, source: io::Error) -> RepoError {
+    RepoError::NotFetched {
+        identifier: identifier.clone(),
+        source,
+    }
+}

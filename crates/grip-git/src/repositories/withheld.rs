@@ -1,0 +1,243 @@
+//! Objects that only events out of service name (G01-112): given out by no id.
+//!
+//! Git gives out any object by its id, and one pack may hold what is out of service beside what is not. So
+//! a fetch that names anything but shown refs is compared with what is withheld: all that the tips out of
+//! service lead to, but for what shown refs and recorded moves lead to. What a client lacks of a shown ref,
+//! after a partial clone for example, is given out as ever.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    io::{self, BufRead as _, BufReader, Read, Seek},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use grip_types::{Identifier, ObjectFormat, Oid, RepoAddr};
+use parking_lot::Mutex;
+
+use super::Repositories;
+use crate::{
+    memory::MemoryPermit,
+    pktline::{self, Packet},
+    process::walk_input,
+    refs,
+};
+
+/// A line of git: an id in hex.
+const LINE: usize = 41;
+/// Wants of one request that are compared: the files of a large tree, after a partial clone.
+const MAX_UNSHOWN: usize = 200_000;
+
+/// The tips of events that are kept out of service, by identifier and event. Clones share everything.
+/// Bounded by the events that are kept.
+#[derive(Clone, Debug, Default)]
+pub struct WithheldTips {
+    tips: Arc<Mutex<Tips>>,
+    /// Set where it is not known which events are out of service: only tips of shown refs are given out.
+    all: Arc<AtomicBool>,
+}
+
+type Tips = BTreeMap<Identifier, BTreeMap<[u8; 32], Vec<Oid>>>;
+
+/// What one event names of the objects of one identifier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTips {
+    pub identifier: Identifier,
+    pub event: [u8; 32],
+    pub tips: Vec<Oid>,
+}
+
+impl WithheldTips {
+    /// Withholds from now on every object but the tips of shown refs.
+    pub fn withhold_unshown(&self) {
+        self.all.store(true, Ordering::Release);
+    }
+
+    /// Withholds what an event names that is taken out of service.
+    pub fn add(&self, named: NamedTips) {
+        put(&mut self.tips.lock(), named);
+    }
+
+    /// Ends it: the event is back, or not kept any more.
+    pub fn remove(&self, event: &[u8; 32]) {
+        self.tips.lock().retain(|_, events| {
+            events.remove(event);
+            !events.is_empty()
+        });
+    }
+
+    /// Withholds what these name and nothing else.
+    pub fn replace(&self, all: impl IntoIterator<Item = NamedTips>) {
+        let mut tips = Tips::new();
+        for named in all {
+            put(&mut tips, named);
+        }
+        *self.tips.lock() = tips;
+    }
+
+    fn withholds_unshown(&self) -> bool {
+        self.all.load(Ordering::Acquire)
+    }
+
+    fn has(&self, identifier: &Identifier) -> bool {
+        self.withholds_unshown() || self.tips.lock().contains_key(identifier)
+    }
+
+    fn of(&self, identifier: &Identifier) -> BTreeSet<Oid> {
+        let tips = self.tips.lock();
+        let events = tips.get(identifier).into_iter().flat_map(BTreeMap::values);
+        // No other kind of id is in any store here, and git takes it for the name of a branch.
+        let is_here = |oid: &&Oid| oid.as_bytes().len() == ObjectFormat::Sha1.len_bytes();
+        events.flatten().filter(is_here).copied().collect()
+    }
+}
+
+/// The refusal of stock git.
+fn not_ours(oid: &Oid) -> io::Error {
+    io::Error::other(format!("upload-pack: not our ref {oid}"))
+}
+
+fn put(tips: &mut Tips, named: NamedTips) {
+    let events = tips.entry(named.identifier).or_default();
+    events.insert(named.event, named.tips);
+}
+
+/// Wants of a fetch that no shown ref answers, in a repository that withholds something.
+pub(crate) struct UnshownWants {
+    wanted: HashSet<Oid>,
+    withheld: BTreeSet<Oid>,
+    shown: BTreeSet<Oid>,
+}
+
+impl Repositories {
+    /// The tips that are withheld here.
+    pub fn withheld_tips(&self) -> WithheldTips {
+        self.inner.withheld.clone()
+    }
+
+    /// Says whether anything may be withheld of a repository.
+    pub(crate) fn may_withhold(&self, repo: &RepoAddr) -> bool {
+        repo.is_contributor() || self.inner.withheld.has(&repo.identifier)
+    }
+
+    /// The wants of a request that have to be compared with what is withheld; none if all are shown, or if
+    /// nothing is withheld. Blocking.
+    pub(crate) fn unshown_wants(
+        &self,
+        repo: &RepoAddr,
+        request: &mut (impl Read + Seek),
+    ) -> io::Result<Option<UnshownWants>> {
+        let refs = self.refs(repo).map_err(io::Error::other)?;
+        let mut shown: BTreeSet<Oid> = refs.iter().map(|found| found.oid).collect();
+        let withheld: BTreeSet<Oid> = if repo.is_contributor() {
+            let hidden = refs.moves().filter_map(refs::hidden_tip);
+            hidden.map(|(_, tip)| tip).collect()
+        } else {
+            // Former tips of an archive are for everybody.
+            shown.extend(refs.moves().map(|found| found.tip));
+            self.inner.withheld.of(&repo.identifier)
+        };
+        if self.inner.withheld.withholds_unshown() {
+            let wanted = wants(request, &shown)?;
+            return match wanted.iter().next() {
+                Some(oid) => Err(not_ours(oid)),
+                None => Ok(None),
+            };
+        }
+        if withheld.is_empty() {
+            return Ok(None);
+        }
+        let wanted = wants(request, &shown)?;
+        let unshown = UnshownWants {
+            wanted,
+            withheld,
+            shown,
+        };
+        Ok((!unshown.wanted.is_empty()).then_some(unshown))
+    }
+
+    /// Refuses a fetch that names something withheld.
+    pub(crate) async fn check_unshown(
+        &self,
+        repo: &RepoAddr,
+        unshown: UnshownWants,
+        memory: &MemoryPermit,
+    ) -> io::Result<()> {
+        let inner = &self.inner;
+        let mut command = inner.git.walk();
+        command.env("GIT_DIR", inner.layout.repository(repo));
+        let UnshownWants {
+            wanted,
+            withheld,
+            shown,
+        } = unshown;
+        let input = walk_input(withheld, shown);
+        let (mut line, mut refused) = (Vec::with_capacity(LINE), None);
+        let output = |bytes: &[u8]| {
+            for byte in bytes {
+                line.push(*byte);
+                if line.len() == LINE {
+                    let oid = oid_of(&line).filter(|oid| wanted.contains(oid));
+                    refused = refused.or(oid);
+                    line.clear();
+                }
+            }
+        };
+        // It writes no file.
+        let finished = inner
+            .git
+            .run_with(command, memory, input, output, 0)
+            .await?;
+        if !finished.status.success() {
+            tracing::warn!(%repo, complaint = %finished.stderr, "failed to tell what a fetch may have");
+            let reason = "it cannot be told at the moment whether these objects may be given out";
+            return Err(io::Error::other(reason));
+        }
+        match refused {
+            Some(oid) => Err(not_ours(&oid)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn oid_of(line: &[u8]) -> Option<Oid> {
+    let hex = line.get(..40).and_then(|hex| str::from_utf8(hex).ok());
+    hex.and_then(|hex| hex.parse().ok())
+}
+
+/// The ids that a request wants beside those shown; it is left at its beginning.
+fn wants(request: &mut (impl Read + Seek), shown: &BTreeSet<Oid>) -> io::Result<HashSet<Oid>> {
+    let malformed = || io::Error::other("the request cannot be read");
+    request.rewind()?;
+    let mut wanted = HashSet::new();
+    let mut reader = BufReader::new(&mut *request);
+    let mut packet = Vec::new();
+    while !reader.fill_buf()?.is_empty() {
+        packet.resize(4, 0);
+        reader.read_exact(&mut packet)?;
+        let len = str::from_utf8(&packet).ok();
+        let len = len.and_then(|len| usize::from_str_radix(len, 16).ok());
+        let rest = len.ok_or_else(malformed)?.saturating_sub(4);
+        packet.resize(4 + rest, 0);
+        reader.read_exact(&mut packet[4..])?;
+        let Ok(Some((packet, _))) = pktline::decode(&packet) else {
+            return Err(malformed());
+        };
+        if let Packet::Data(line) = packet
+            && let Some(line) = line.strip_prefix(b"want ")
+        {
+            let oid = oid_of(line).ok_or_else(malformed)?;
+            if !shown.contains(&oid) {
+                wanted.insert(oid);
+            }
+            if wanted.len() > MAX_UNSHOWN {
+                let reason = format!("more than {MAX_UNSHOWN} objects are asked for by their ids");
+                return Err(io::Error::other(reason));
+            }
+        }
+    }
+    request.rewind()?;
+    Ok(wanted)
+}

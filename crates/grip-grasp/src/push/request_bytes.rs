@@ -1,0 +1,268 @@
+//! Bytes that pull requests add to repositories of others, by who adds them.
+//!
+//! Anybody may sign a pull request and push what it names, and that stays for as long as the event is
+//! served. A push of refs of pull requests takes of three budgets: that of the network it comes from, that
+//! of the keys that signed the events, and that of the repository. Each comes back in the course of a day.
+//! One network has at most a quarter of what is free of a repository, so that many leave some to others.
+
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+use grip_git::Unit;
+use grip_nostr::{PublicKey, RepoAddr};
+use grip_purgatory::Millis;
+use grip_types::{ByteLru, ClientNetwork};
+use parking_lot::Mutex;
+
+use crate::policy::PullRequestBytes;
+
+/// The time in which a budget that is used up is whole again.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Memory for what is used. What is forgotten beyond it was used longest ago.
+const MAX_BYTES: usize = 8 << 20;
+/// What one network has of the free part of a repository's budget.
+const PER_NETWORK: u64 = 4;
+
+/// What was used of each budget, in memory alone: a restart gives everybody a new day.
+pub(crate) struct RequestBytes(Mutex<ByteLru<Budget, Used>>);
+
+/// Whose budget it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Budget {
+    Network(ClientNetwork),
+    Author(PublicKey),
+    Repository(RepoAddr),
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Network(_) => "from your network",
+            Self::Author(_) => "of this author",
+            Self::Repository(_) => "to this repository",
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Used {
+    bytes: u64,
+    at: Millis,
+}
+
+/// A push of refs of pull requests by keys that do not maintain the repository.
+pub(super) struct Contribution<'a> {
+    pub(super) network: Option<ClientNetwork>,
+    /// Those who signed the events, as far as they have come.
+    pub(super) authors: &'a BTreeSet<PublicKey>,
+    pub(super) repository: &'a RepoAddr,
+}
+
+/// More than is left of a budget.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.sentence())]
+pub(super) struct RequestsFull {
+    budget: Budget,
+    limit: u64,
+    left: u64,
+}
+
+impl RequestsFull {
+    fn sentence(&self) -> String {
+        let [limit, left] = [self.limit, self.left].map(|bytes| Unit::Bytes.amount(bytes));
+        format!(
+            "over quota: pull requests {} may add {limit} in a day, and {left} are left for this \
+             push; push again later, or have a maintainer fetch it from elsewhere",
+            self.budget
+        )
+    }
+}
+
+impl Default for RequestBytes {
+    fn default() -> Self {
+        Self(Mutex::new(ByteLru::new(
+            MAX_BYTES,
+            |budget, _| match budget {
+                Budget::Repository(addr) => addr.identifier.as_str().len(),
+                Budget::Network(_) | Budget::Author(_) => 0,
+            },
+        )))
+    }
+}
+
+impl RequestBytes {
+    /// Bytes that a push may bring, or the budget that is used up.
+    pub(super) fn room(
+        &self,
+        of: &Contribution<'_>,
+        limits: &PullRequestBytes,
+        now: Millis,
+    ) -> Result<u64, RequestsFull> {
+        let least = self.least(of, limits, now);
+        if least.left == 0 {
+            return Err(least);
+        }
+        Ok(least.left)
+    }
+
+    /// The budget with the least room, for a push that brought more.
+    pub(super) fn least(
+        &self,
+        of: &Contribution<'_>,
+        limits: &PullRequestBytes,
+        now: Millis,
+    ) -> RequestsFull {
+        least_left(&mut self.0.lock(), of, limits, now)
+    }
+
+    /// Takes bytes of every budget, or says of which one they are too many.
+    pub(super) fn take(
+        &self,
+        of: &Contribution<'_>,
+        bytes: u64,
+        limits: &PullRequestBytes,
+        now: Millis,
+    ) -> Result<(), RequestsFull> {
+        let mut all = self.0.lock();
+        let least = least_left(&mut all, of, limits, now);
+        if least.left < bytes {
+            return Err(least);
+        }
+        for (budget, limit) in of.budgets(limits) {
+            let bytes = used(&mut all, &budget, limit, now).saturating_add(bytes);
+            all.put(budget, Used { bytes, at: now });
+        }
+        Ok(())
+    }
+}
+
+impl Contribution<'_> {
+    fn budgets(&self, limits: &PullRequestBytes) -> Vec<(Budget, u64)> {
+        let network = self.network.map(Budget::Network);
+        let authors = self.authors.iter().copied().map(Budget::Author);
+        let repository = Budget::Repository(self.repository.clone());
+        let network = network.map(|it| (it, limits.per_network));
+        let authors = authors.map(|it| (it, limits.per_author));
+        let all = network.into_iter().chain(authors);
+        all.chain([(repository, limits.per_repository)]).collect()
+    }
+}
+
+/// The budget with the least room.
+fn least_left(
+    all: &mut ByteLru<Budget, Used>,
+    of: &Contribution<'_>,
+    limits: &PullRequestBytes,
+    now: Millis,
+) -> RequestsFull {
+    let of_each = of.budgets(limits).into_iter().map(|(budget, limit)| {
+        let mut left = limit.saturating_sub(used(all, &budget, limit, now));
+        if of.network.is_some() && matches!(budget, Budget::Repository(_)) {
+            left /= PER_NETWORK;
+        }
+        RequestsFull {
+            budget,
+            limit,
+            left,
+        }
+    });
+    let least = of_each.min_by_key(|it| it.left);
+    least.expect("a repository always has one")
+}
+
+/// What is used of a budget at this moment.
+fn used(all: &mut ByteLru<Budget, Used>, budget: &Budget, limit: u64, now: Millis) -> u64 {
+    let Some(used) = all.get(budget) else {
+        return 0;
+    };
+    let since = now.since(used.at).as_millis();
+    let back = u128::from(limit) * since / DAY.as_millis();
+    used.bytes
+        .saturating_sub(u64::try_from(back).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use grip_types::{Identifier, NetworkPrefixes};
+    use nostr::prelude::Keys;
+
+    use super::*;
+
+    const LIMITS: PullRequestBytes = PullRequestBytes {
+        per_network: 100,
+        per_author: 60,
+        per_repository: 1_000,
+    };
+
+    fn network(last: u8) -> Option<ClientNetwork> {
+        Some(NetworkPrefixes::default().network([203, 0, 113, last].into()))
+    }
+
+    fn repository(name: &str) -> RepoAddr {
+        let owner = PublicKey::from_byte_array([7; 32]);
+        RepoAddr::new(owner, Identifier::parse(name).unwrap())
+    }
+
+    fn key() -> BTreeSet<PublicKey> {
+        BTreeSet::from([Keys::generate().public_key()])
+    }
+
+    fn at(hours: i64) -> Millis {
+        Millis::new(1_700_000_000_000 + hours * 3_600_000)
+    }
+
+    #[test]
+    fn a_network_and_an_author_have_their_budget_and_get_it_back_within_a_day() {
+        let (all, repository, authors) = (RequestBytes::default(), repository("x"), key());
+        let of = |network, authors| Contribution {
+            network,
+            authors,
+            repository: &repository,
+        };
+        let first = of(network(1), &authors);
+        all.take(&first, 60, &LIMITS, at(0)).unwrap();
+        let full = all.take(&first, 1, &LIMITS, at(0)).unwrap_err();
+        assert!(matches!(full.budget, Budget::Author(_)), "{full}");
+        let elsewhere = of(network(2), &authors);
+        assert!(all.room(&elsewhere, &LIMITS, at(0)).is_err());
+        let (other, third) = (key(), key());
+        all.take(&of(network(1), &other), 40, &LIMITS, at(0))
+            .unwrap();
+        let full = all.room(&of(network(1), &third), &LIMITS, at(0));
+        let full = full.unwrap_err();
+        assert!(matches!(full.budget, Budget::Network(_)), "{full}");
+        assert_eq!(all.room(&first, &LIMITS, at(12)).unwrap(), 30);
+        assert_eq!(all.room(&first, &LIMITS, at(24)).unwrap(), 60);
+    }
+
+    #[test]
+    fn many_networks_leave_some_of_a_repository_to_others() {
+        let (all, [attacked, elsewhere]) = (RequestBytes::default(), ["x", "y"].map(repository));
+        let limits = PullRequestBytes {
+            per_network: 1_000,
+            per_author: 1_000,
+            ..LIMITS
+        };
+        for n in 0..10 {
+            let authors = key();
+            let of = Contribution {
+                network: network(n),
+                authors: &authors,
+                repository: &attacked,
+            };
+            let room = all.room(&of, &limits, at(0)).unwrap();
+            all.take(&of, room, &limits, at(0)).unwrap();
+        }
+        let authors = key();
+        let next = Contribution {
+            network: network(99),
+            authors: &authors,
+            repository: &attacked,
+        };
+        assert!(all.room(&next, &limits, at(0)).unwrap() > 10);
+        let beside = Contribution {
+            repository: &elsewhere,
+            ..next
+        };
+        assert_eq!(all.room(&beside, &limits, at(0)).unwrap(), 250);
+    }
+}

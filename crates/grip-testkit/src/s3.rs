@@ -1,0 +1,111 @@
+//! A real S3 server: `s3s-fs` of the crates index, in a directory of its own, behind a gateway.
+
+mod gateway;
+
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use self::gateway::Gateway;
+pub use self::gateway::S3Fault;
+use crate::{installed::installed, port::ReservedPort, process::Process};
+
+/// The version that `cargo xtask test` installs.
+const VERSION: &str = "0.14.1";
+const BUCKET: &str = "gripfast";
+
+/// A running server with one empty bucket, killed when dropped, with its directory.
+///
+/// Its create-only puts look whether an object is there and write it later, so that two may succeed.
+/// Clients speak with the gateway in front of it, which lets such puts pass one after the other, counts
+/// requests, and misbehaves when told to.
+#[derive(Debug)]
+pub struct S3Server {
+    dir: TempDir,
+    port: ReservedPort,
+    process: Process,
+    gateway: Gateway,
+}
+
+impl S3Server {
+    /// The id of the only key, and its secret.
+    pub const KEYS: (&str, &str) = ("tide", "harbour-secret");
+
+    /// Starts a server and waits until it listens.
+    pub async fn start() -> Result<Self> {
+        let (dir, port) = (TempDir::new()?, ReservedPort::new()?);
+        std::fs::create_dir_all(dir.path().join("data").join(BUCKET))?;
+        let mut server = Self {
+            process: Process::new(dir.path().join("s3.log")),
+            gateway: Gateway::start(port.number()).await?,
+            dir,
+            port,
+        };
+        server.spawn()?;
+        let at = ("127.0.0.1", server.port.number());
+        let listens = async || TcpStream::connect(at).await.is_ok();
+        let started = server.process.until(listens).await;
+        started.with_context(|| format!("s3s-fs does not start:\n{}", server.process.log()))?;
+        Ok(server)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "tests run the real server")]
+    fn spawn(&mut self) -> Result<()> {
+        let programs = installed("s3s-fs", VERSION, &["s3s-fs"])?;
+        let (key, secret) = Self::KEYS;
+        let mut command = Command::new(programs.join("s3s-fs"));
+        command
+            .current_dir(self.dir.path())
+            .args(["--host", "127.0.0.1"])
+            .args(["--port", &self.port.number().to_string()])
+            .args(["--access-key", key, "--secret-key", secret, "data"]);
+        self.process.redirect(&mut command)?;
+        self.process.child = Some(command.spawn().context("starting s3s-fs")?);
+        Ok(())
+    }
+
+    /// A place in the bucket, as settings name it.
+    pub fn place(&self) -> String {
+        format!("s3://{BUCKET}/packs")
+    }
+
+    /// Where clients speak with it.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.gateway.address())
+    }
+
+    /// The server without its gateway.
+    pub fn bare_endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port.number())
+    }
+
+    /// The variables by which programs find it.
+    pub fn env(&self) -> [(&'static str, String); 5] {
+        let (key, secret) = Self::KEYS;
+        [
+            ("AWS_ACCESS_KEY_ID", key.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", secret.to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+            ("AWS_ENDPOINT_URL", self.endpoint()),
+            ("AWS_ALLOW_HTTP", "true".to_owned()),
+        ]
+    }
+
+    /// From now on requests are treated so; all are passed on without a fault.
+    pub fn fault(&self, fault: Option<S3Fault>) {
+        self.gateway.fault(fault);
+    }
+
+    /// The paths of all requests of a method so far, in order of arrival.
+    pub fn requests(&self, method: &str) -> Vec<String> {
+        self.gateway.requests(method)
+    }
+}
+
+impl Drop for S3Server {
+    fn drop(&mut self) {
+        self.process.kill();
+    }
+}

@@ -1,0 +1,353 @@
+//! Fetches under way, and the end of those that nobody reads or asks for to the end.
+//!
+//! A client that asks for a pack and does not read it, or does not send the rest of a long request, keeps
+//! a permit, a git process and its memory for as long as a stall may last. From many addresses that is every permit of a repository. As long as
+//! nobody waits it may; where somebody does, the fetch that has stood still longest is cut.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use grip_types::{ClientNetwork, RepoAddr};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    time::Instant,
+};
+
+use super::RequestPermit;
+
+/// How long a fetch may stand still while others wait for its permit: more than a link takes to
+/// recover, and less than people wait.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// Longest piece of a pack: a client that reads slowly, and reads, takes one in less than a second.
+const PIECE: usize = 16 << 10;
+
+/// The fetches that send packs.
+#[derive(Default)]
+pub(super) struct Fetches(Mutex<Vec<Weak<dyn Cut>>>);
+
+/// A fetch that can be cut from outside: its client may never ask for the next bytes.
+trait Cut: Send + Sync {
+    /// Since when its client has read or sent nothing, if it is of another network and of this
+    /// repository.
+    fn still_since(&self, unlike: Option<ClientNetwork>, of: Option<&RepoAddr>) -> Option<Instant>;
+    /// Ends its git and frees its permit, unless its client has gone on since.
+    fn cut(&self, still_since: Instant);
+}
+
+struct Fetch<S> {
+    network: Option<ClientNetwork>,
+    repository: RepoAddr,
+    request: Arc<RequestRest>,
+    state: Mutex<State<S>>,
+}
+
+/// Since when the rest of a request is waited for.
+#[derive(Default)]
+pub(crate) struct RequestRest(Mutex<Option<Instant>>);
+
+impl RequestRest {
+    /// A reader of the rest that is watched.
+    pub(crate) fn watch<R>(self: &Arc<Self>, reader: R) -> WatchedRead<R> {
+        WatchedRead {
+            reader,
+            rest: Arc::clone(self),
+        }
+    }
+}
+
+/// Reads the rest of a request, and notes while nothing comes.
+pub(crate) struct WatchedRead<R> {
+    reader: R,
+    rest: Arc<RequestRest>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for WatchedRead<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.reader).poll_read(cx, buf);
+        let mut since = self.rest.0.lock();
+        if read.is_pending() {
+            since.get_or_insert_with(Instant::now);
+        } else {
+            *since = None;
+        }
+        drop(since);
+        read
+    }
+}
+
+struct State<S> {
+    /// None once it is cut or at its end.
+    sending: Option<(S, RequestPermit)>,
+    /// What is left of the last bytes of git.
+    rest: Bytes,
+    /// Since when its client has bytes and has not asked for more; none while it waits for git.
+    still_since: Option<Instant>,
+    is_cut: bool,
+}
+
+impl Fetches {
+    pub(super) fn begin<S>(
+        &self,
+        chunks: S,
+        permit: RequestPermit,
+        network: Option<ClientNetwork>,
+        repository: RepoAddr,
+        request: Arc<RequestRest>,
+    ) -> FetchStream<S>
+    where
+        S: Send + 'static,
+    {
+        let fetch = Arc::new(Fetch {
+            network,
+            repository,
+            request,
+            state: Mutex::new(State {
+                sending: Some((chunks, permit)),
+                rest: Bytes::new(),
+                still_since: Some(Instant::now()),
+                is_cut: false,
+            }),
+        });
+        let mut all = self.0.lock();
+        all.retain(|fetch| fetch.strong_count() > 0);
+        let cut: Weak<dyn Cut> = Arc::downgrade(&fetch) as Weak<dyn Cut>;
+        all.push(cut);
+        FetchStream(fetch)
+    }
+
+    /// Cuts the fetch that has stood still longest, if one has for too long: one of `repository`, and
+    /// of another network than who waits. Says whether there was one.
+    pub(super) fn cut_unread(
+        &self,
+        waits: Option<ClientNetwork>,
+        repository: Option<&RepoAddr>,
+    ) -> bool {
+        let fetches: Vec<Arc<dyn Cut>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        let still = fetches.iter().filter_map(|fetch| {
+            let since = fetch.still_since(waits, repository)?;
+            (since.elapsed() >= MAX_PAUSE).then_some((since, fetch))
+        });
+        let Some((since, fetch)) = still.min_by_key(|(since, _)| *since) else {
+            return false;
+        };
+        fetch.cut(since);
+        true
+    }
+}
+
+impl<S: Send> Cut for Fetch<S> {
+    fn still_since(&self, unlike: Option<ClientNetwork>, of: Option<&RepoAddr>) -> Option<Instant> {
+        // Who has no network of its own is behind a proxy, and may be anybody.
+        let is_other = unlike.is_none() || self.network != unlike;
+        let is_of = of.is_none_or(|of| *of == self.repository);
+        let state = self.state.lock();
+        let still_since = self.client_since(&state);
+        still_since.filter(|_| state.sending.is_some() && is_other && is_of)
+    }
+
+    fn cut(&self, still_since: Instant) {
+        let mut state = self.state.lock();
+        if self.client_since(&state) != Some(still_since) {
+            return;
+        }
+        state.is_cut = true;
+        let sending = state.sending.take();
+        drop(state);
+        if sending.is_some() {
+            tracing::debug!(repository = %self.repository, "cut a fetch whose client stands still: others wait");
+        }
+    }
+}
+
+impl<S> Fetch<S> {
+    /// Since when its client is waited for.
+    fn client_since(&self, state: &State<S>) -> Option<Instant> {
+        state.still_since.or_else(|| *self.request.0.lock())
+    }
+}
+
+/// The pack of a fetch, as long as it is not cut.
+pub(crate) struct FetchStream<S>(Arc<Fetch<S>>);
+
+impl<S> Stream for FetchStream<S>
+where
+    S: Stream<Item = io::Result<Bytes>> + Unpin,
+{
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut state = self.0.state.lock();
+        if state.is_cut {
+            let text = "its client stood still while others waited";
+            return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, text))));
+        }
+        let State { sending, rest, .. } = &mut *state;
+        let next = match sending {
+            Some((chunks, _)) if rest.is_empty() => Pin::new(chunks).poll_next(cx),
+            Some(_) => Poll::Ready(Some(Ok(std::mem::take(rest)))),
+            None => Poll::Ready(None),
+        };
+        let next = next.map_ok(|mut bytes| {
+            *rest = bytes.split_off(bytes.len().min(PIECE));
+            bytes
+        });
+        let has_bytes = matches!(next, Poll::Ready(Some(Ok(_))));
+        state.still_since = has_bytes.then(Instant::now);
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{StreamExt as _, stream};
+    use grip_types::Identifier;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::{
+        super::{Class, Limits},
+        *,
+    };
+    use crate::{client::Client, settings::WebLimits};
+
+    fn client(last: u8) -> Client {
+        Client {
+            ip: [203, 0, 113, last].into(),
+            exempt: false,
+        }
+    }
+
+    /// One permit for all, and so one for the repository.
+    fn one_fetch() -> WebLimits {
+        WebLimits {
+            fetch: 1,
+            ..Default::default()
+        }
+    }
+
+    fn repository() -> RepoAddr {
+        let owner = nostr::prelude::PublicKey::from_byte_array([7; 32]);
+        RepoAddr::new(owner, Identifier::parse("victim").unwrap())
+    }
+
+    /// A fetch from an address that has the only permit.
+    fn begin<S: Send + 'static>(limits: &Limits, last: u8, chunks: S) -> FetchStream<S> {
+        let (bounds, repo) = (one_fetch(), repository());
+        let permit = limits.request(Class::Fetch, client(last), Some(&repo), &bounds);
+        let network = bounds.networks.network(client(last).ip);
+        limits.fetch(chunks, permit.unwrap(), Some(network), repo, Arc::default())
+    }
+
+    async fn ask(limits: &Limits, last: u8) -> Option<RequestPermit> {
+        let (bounds, repo) = (one_fetch(), repository());
+        let soon = limits.request_soon(Class::Fetch, client(last), Some(&repo), &bounds);
+        soon.await
+    }
+
+    fn endless() -> impl Stream<Item = io::Result<Bytes>> + Send + Unpin + 'static {
+        stream::repeat_with(|| Ok(Bytes::from_static(b"pack")))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_that_nobody_reads_makes_room_for_one_who_waits() {
+        let limits = Limits::new(&one_fetch());
+        let mut unread = begin(&limits, 1, endless());
+        assert!(unread.next().await.unwrap().is_ok());
+        let began = Instant::now();
+        let permit = ask(&limits, 2).await;
+        assert!(permit.is_some());
+        assert!(began.elapsed() < MAX_PAUSE + Duration::from_millis(200));
+        let cut = unread.next().await.unwrap().unwrap_err();
+        assert_eq!(cut.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_whose_request_does_not_come_makes_room_for_one_who_waits() {
+        let (limits, bounds, repo) = (Limits::new(&one_fetch()), one_fetch(), repository());
+        let permit = limits.request(Class::Fetch, client(1), Some(&repo), &bounds);
+        let network = Some(bounds.networks.network(client(1).ip));
+        let (request, (rest, mut sender)) = (Arc::default(), tokio::io::duplex(64));
+        let mut rest = RequestRest::watch(&request, rest);
+        let whole = async move {
+            let mut all = Vec::new();
+            rest.read_to_end(&mut all).await?;
+            Ok::<_, io::Error>(Bytes::from(all))
+        };
+        let chunks = Box::pin(stream::once(whole));
+        let mut slow = limits.fetch(chunks, permit.unwrap(), network, repo, request);
+        assert!(futures_util::poll!(slow.next()).is_pending());
+        tokio::time::advance(MAX_PAUSE / 2).await;
+        sender.write_all(b"want").await.unwrap();
+        assert!(futures_util::poll!(slow.next()).is_pending(), "it goes on");
+        let began = Instant::now();
+        assert!(ask(&limits, 2).await.is_some());
+        assert!(began.elapsed() >= MAX_PAUSE - Duration::from_millis(200));
+        assert!(slow.next().await.unwrap().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_that_waits_for_git_or_is_read_is_not_cut() {
+        let limits = Limits::new(&one_fetch());
+        let mut thinking = begin(&limits, 1, stream::pending::<io::Result<Bytes>>());
+        assert!(futures_util::poll!(thinking.next()).is_pending());
+        assert!(ask(&limits, 2).await.is_none());
+        drop(thinking);
+
+        let mut read = begin(&limits, 1, endless());
+        let waits = ask(&limits, 2);
+        tokio::pin!(waits);
+        for _ in 0..4 {
+            assert!(read.next().await.unwrap().is_ok());
+            assert!(futures_util::poll!(waits.as_mut()).is_pending());
+            tokio::time::advance(MAX_PAUSE / 2).await;
+        }
+        assert!(read.next().await.unwrap().is_ok());
+        drop(read);
+        assert!(waits.await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_a_share_cuts_nobody_and_a_pack_leaves_in_small_pieces() {
+        let bounds = WebLimits {
+            fetch: 4,
+            ..Default::default()
+        };
+        let (limits, repo) = (Limits::new(&bounds), repository());
+        let take = |last| limits.request(Class::Fetch, client(last), Some(&repo), &bounds);
+        let network = Some(bounds.networks.network(client(1).ip));
+        let chunks = stream::repeat_with(|| Ok(Bytes::from(vec![0; 3 * PIECE])));
+        let mut unread = limits.fetch(
+            chunks,
+            take(1).unwrap(),
+            network,
+            repo.clone(),
+            Arc::default(),
+        );
+        assert_eq!(unread.next().await.unwrap().unwrap().len(), PIECE);
+        let other = take(2);
+        assert!(other.is_some() && take(2).is_none());
+        let more = limits.request_soon(Class::Fetch, client(2), Some(&repo), &bounds);
+        assert!(more.await.is_none());
+        assert_eq!(unread.next().await.unwrap().unwrap().len(), PIECE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_network_does_not_cut_its_own() {
+        let limits = Limits::new(&one_fetch());
+        let mut unread = begin(&limits, 1, endless());
+        assert!(unread.next().await.unwrap().is_ok());
+        assert!(ask(&limits, 1).await.is_none());
+        assert!(unread.next().await.unwrap().is_ok());
+    }
+}

@@ -1,0 +1,168 @@
+//! `gripfast cluster`: the nodes, who leads, and how far each has followed; how a node alone becomes a member.
+
+use anyhow::{Context as _, bail};
+use grip_cluster::{Cluster, Member, NodeStatus, Snapshot, State};
+use grip_db::{Db, Server};
+use serde_json::json;
+
+use crate::{
+    cli::{ClusterAction, NodeRequest},
+    commands::{table::Table, when::Now},
+    config::{self, DatabasePlace, ProcessEnvironment, Settings},
+    node::{self, cluster},
+};
+
+/// Connections to the server: one reads, the others are its own.
+const CONNECTIONS: u32 = 4;
+/// A node that was not heard of for so long is taken for gone.
+const SILENT_MS: i64 = 10_000;
+
+/// Reads the tables of the cluster, whether a node runs here or not; or changes what a data directory is.
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+pub(crate) async fn run(request: &NodeRequest, action: ClusterAction) -> anyhow::Result<()> {
+    let settings = config::load(&request.flags, &ProcessEnvironment)?.settings;
+    match action {
+        ClusterAction::Status => show_status(request, &settings).await,
+        ClusterAction::Adopt => adopt(request, &settings).await,
+        ClusterAction::Leave => leave(&settings).await,
+    }
+}
+
+async fn adopt(request: &NodeRequest, settings: &Settings) -> anyhow::Result<()> {
+    node::narrow_umask();
+    let adopted = cluster::adopt(settings).await?;
+    if request.json {
+        anstream::println!("{:#}", serde_json::to_value(&adopted)?);
+        return Ok(());
+    }
+    anstream::println!(
+        "{} is the first member of the cluster {:?}: repositories {}, events {}, rows of the database {}",
+        settings.storage.data_dir.display(),
+        settings.cluster.cluster_name,
+        adopted.repositories,
+        adopted.events,
+        adopted.rows
+    );
+    anstream::println!("start it, then others with empty data directories");
+    Ok(())
+}
+
+async fn leave(settings: &Settings) -> anyhow::Result<()> {
+    cluster::leave(settings).await?;
+    anstream::println!(
+        "{} is a node of its own: start it without cluster_packs and with node_name = {:?}, and no other \
+         node of the cluster any more",
+        settings.storage.data_dir.display(),
+        settings.cluster.cluster_name
+    );
+    Ok(())
+}
+
+async fn show_status(request: &NodeRequest, settings: &Settings) -> anyhow::Result<()> {
+    let DatabasePlace::Server(url) = settings.database() else {
+        bail!("a cluster needs a Postgres server: name it with --database-url");
+    };
+    // Under a name of its own, beside the nodes.
+    let name = format!("status-{:08x}", rand::random::<u32>());
+    let server = Server {
+        connections: CONNECTIONS,
+        ..Server::new(url.reveal(), &name)
+    };
+    let db = Db::connect(&server).await;
+    let db = db.context("cannot use the database (database_url)")?;
+    let member = Member {
+        cluster: settings.cluster.cluster_name.clone(),
+        node: name,
+        address: String::new(),
+    };
+    let tables = Cluster::at(db.clone(), member);
+    let (state, nodes) = (tables.state().await, tables.nodes().await);
+    let snapshots = tables.snapshots().await;
+    let now_ms = db.now_ms();
+    db.close().await;
+    let state = state?.with_context(|| {
+        let name = &settings.cluster.cluster_name;
+        format!("the database knows no cluster {name:?} (cluster_name)")
+    })?;
+    let status = Status {
+        is_led: state.is_led(),
+        state,
+        nodes: nodes?,
+        snapshot: snapshots?.into_iter().next(),
+        now_ms,
+    };
+    if request.json {
+        anstream::println!("{:#}", status.json());
+    } else {
+        anstream::print!("{}", status.page(Now::new()));
+    }
+    if status.is_led {
+        Ok(())
+    } else {
+        bail!("no node leads the cluster")
+    }
+}
+
+struct Status {
+    state: State,
+    nodes: Vec<NodeStatus>,
+    /// The newest.
+    snapshot: Option<Snapshot>,
+    is_led: bool,
+    now_ms: i64,
+}
+
+impl Status {
+    fn role(&self, node: &NodeStatus) -> &'static str {
+        let is_silent = self.now_ms - node.seen_at > SILENT_MS;
+        if self.is_led && node.node == self.state.leader {
+            "leader"
+        } else if is_silent {
+            "silent"
+        } else {
+            "follower"
+        }
+    }
+
+    /// Records that a node has not applied yet.
+    fn lag(&self, node: &NodeStatus) -> i64 {
+        (self.state.seq - node.seq).max(0)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let nodes = self.nodes.iter().map(|node| {
+            json!({
+                "node": node.node,
+                "address": node.address,
+                "role": self.role(node),
+                "records_behind": self.lag(node),
+                "seen_at_ms": node.seen_at,
+            })
+        });
+        json!({
+            "leader": self.is_led.then_some(&self.state.leader),
+            "epoch": self.state.epoch,
+            "records": self.state.seq,
+            "trimmed": self.state.trimmed,
+            "snapshot": self.snapshot.as_ref().map(|snapshot| snapshot.seq),
+            "nodes": nodes.collect::<Vec<_>>(),
+        })
+    }
+
+    fn page(&self, now: Now) -> String {
+        let mut table = Table::new(["node", "role", "address", "behind", "last seen"], 0);
+        for node in &self.nodes {
+            let (role, lag) = (self.role(node), self.lag(node));
+            let seen = now.millis(node.seen_at);
+            table.row([&node.node, &role, &node.address, &lag, &seen]);
+        }
+        let State { epoch, seq, .. } = self.state;
+        let snapshot = self.snapshot.as_ref().map_or_else(String::new, |snapshot| {
+            format!(", snapshot at {}", snapshot.seq)
+        });
+        format!(
+            "epoch {epoch}, {seq} records{snapshot}\n\n{}",
+            table.render()
+        )
+    }
+}

@@ -1,0 +1,104 @@
+//! Times of nodes that join with an empty disk: the short form of `cargo xtask campaign cluster-join`.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures_util::TryStreamExt as _;
+use grip_testkit::{LocalProject, S3Server, WorkTree, git};
+use object_store::{ObjectStore as _, ObjectStoreExt as _, aws::AmazonS3Builder};
+
+use super::scene::{Cluster, Packs};
+
+/// A size below which times say nothing.
+const MEASURED_MIB: u64 = 100;
+const MEASURED_REPOSITORIES: usize = 1_000;
+
+fn from_env<T: std::str::FromStr>(name: &str, otherwise: T) -> T {
+    let given = std::env::var(name).ok().and_then(|text| text.parse().ok());
+    given.unwrap_or(otherwise)
+}
+
+/// The first clone at a node with an empty disk takes at most half as long again as to download the packs and
+/// to clone from a disk that has them.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_clone_costs_a_download_and_a_clone() -> Result<()> {
+    let size_mib = from_env("GRIPFAST_CLUSTER_CLONE_MIB", 8);
+    let mut cluster = Cluster::start_on(Packs::s3().await?, 1).await?;
+    let mut local = LocalProject::new("large")?;
+    local.tip = local.tree.commit_noise(size_mib, 4)?;
+    cluster.publish(&local, 0, 60).await?;
+    // Nothing is fetched for its own sake.
+    cluster.cache_bytes = Some(1 << 40);
+    cluster.join().await?;
+    let url = local.url(&cluster.nodes[1]);
+    let began = Instant::now();
+    let clone = WorkTree::clone(&url, &["--bare"]).await?;
+    let first = began.elapsed();
+    ensure!(clone.tip("HEAD")? == local.tip);
+    let (mut downloads, mut clones) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let began = Instant::now();
+        let bytes = download(cluster.s3()).await?;
+        downloads.push(began.elapsed());
+        ensure!(bytes > size_mib << 20, "{bytes} bytes");
+        let began = Instant::now();
+        WorkTree::clone(&url, &["--bare"]).await?;
+        clones.push(began.elapsed());
+    }
+    let shortest = |times: &[Duration]| times.iter().min().copied().context("no times");
+    let floor = shortest(&downloads)? + shortest(&clones)?;
+    let ratio = first.as_secs_f64() / floor.as_secs_f64();
+    println!(
+        "{size_mib} MiB: first clone {first:?}, downloads {downloads:?}, clones {clones:?}: {ratio:.2}"
+    );
+    ensure!(size_mib < MEASURED_MIB || ratio <= 1.5, "{ratio:.2}");
+    cluster.cache_bytes = None;
+    cluster.stop_and_compare().await
+}
+
+/// Downloads all packs as any client of S3 would, without keeping them; says how many bytes they are.
+async fn download(server: &S3Server) -> Result<u64> {
+    let (key, secret) = S3Server::KEYS;
+    let builder = AmazonS3Builder::new()
+        .with_url(server.place())
+        .with_endpoint(server.endpoint())
+        .with_allow_http(true)
+        .with_region("us-east-1")
+        .with_access_key_id(key)
+        .with_secret_access_key(secret);
+    let store = grip_bucket::s3(builder, &server.place().parse()?)?;
+    let objects: Vec<_> = store.list(None).try_collect().await?;
+    let mut bytes = 0;
+    for object in objects {
+        let mut chunks = store.get(&object.location).await?.into_stream();
+        while let Some(chunk) = chunks.try_next().await? {
+            bytes += chunk.len() as u64;
+        }
+    }
+    Ok(bytes)
+}
+
+/// A node that joins knows every repository within a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_repositories_are_known_soon_after_joining() -> Result<()> {
+    let count = from_env("GRIPFAST_CLUSTER_REPOSITORIES", 10);
+    let mut cluster = Cluster::start_on(Packs::s3().await?, 1).await?;
+    let mut projects = Vec::new();
+    for number in 0..count {
+        let local = LocalProject::new(&format!("project-{number}"))?;
+        cluster.publish(&local, 0, 60).await?;
+        projects.push(local);
+    }
+    let began = Instant::now();
+    cluster.join().await?;
+    let ready = began.elapsed();
+    for local in &projects {
+        let refs = git::ls_remote(&local.url(&cluster.nodes[1])).await?;
+        ensure!(refs.contains(&("refs/heads/main".to_owned(), local.tip.clone())));
+    }
+    let listed = began.elapsed();
+    println!("{count} repositories: ready after {ready:?}, all listed after {listed:?}");
+    let is_measured = count >= MEASURED_REPOSITORIES;
+    ensure!(!is_measured || ready < Duration::from_secs(60), "{ready:?}");
+    cluster.stop_and_compare().await
+}
