@@ -48,6 +48,8 @@ fn gateway(host: &FakeGitHub, in_flight: u32) -> GitHub {
         api: host.api().parse().unwrap(),
         tokens: TOKENS.map(|text| Token::new(text).unwrap()).to_vec(),
         margin: Duration::from_millis(50),
+        // As many as the longest list of these tests has: one without an end is read to the last.
+        max_pages: 50,
         ..grip_github::Options::default()
     };
     GitHub::new(options, egress).unwrap()
