@@ -2,7 +2,7 @@
 
 use std::{env, fs, num::NonZeroUsize, thread};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use crate::{run, tools};
 
@@ -47,9 +47,9 @@ pub(crate) fn run(rest: &[String]) -> anyhow::Result<()> {
     }
     let nextest = "nextest run --workspace --features gripfast/fault-points";
     let tested = run::succeed(cargo(nextest).args(rest));
-    let printed = print_slowest();
+    let reported = report();
     // A build that failed leaves no report: its error is the one to show.
-    tested.and(printed)
+    tested.and(reported)
 }
 
 /// The runner's own setting of how many tests run at once.
@@ -64,30 +64,49 @@ fn test_threads() -> usize {
 /// How many tests are listed at the end.
 const SLOWEST: usize = 10;
 
-/// Prints the tests that took longest, from the report that `.config/nextest.toml` asks for.
-fn print_slowest() -> anyhow::Result<()> {
+/// Tests that may pass at their second run only. One at a time is a finding to look at, and no
+/// reason to throw away what the others have shown; more of them are one.
+const MAX_FLAKY: usize = 3;
+
+/// Prints the tests that took longest and those that failed once, from the report that
+/// `.config/nextest.toml` asks for.
+fn report() -> anyhow::Result<()> {
     let report = run::target_dir().join("nextest/default/junit.xml");
     let report = fs::read_to_string(&report).with_context(|| report.display().to_string())?;
-    let mut tests = test_times(&report);
+    let mut tests = test_results(&report);
     tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let (shown, all) = (SLOWEST.min(tests.len()), tests.len());
     println!("\nthe {shown} slowest of {all} tests:");
     for test in tests.iter().take(SLOWEST) {
         println!("{:>9.1} s  {} {}", test.seconds, test.binary, test.name);
     }
+    let flaky: Vec<_> = tests.iter().filter(|test| test.is_flaky).collect();
+    if !flaky.is_empty() {
+        println!("\nfailed, and passed when run again:");
+    }
+    for test in &flaky {
+        println!("           {} {}", test.binary, test.name);
+    }
+    ensure!(
+        flaky.len() <= MAX_FLAKY,
+        "{} tests passed at their second run only; {MAX_FLAKY} are tolerated",
+        flaky.len()
+    );
     Ok(())
 }
 
 #[derive(Debug, PartialEq)]
-struct TestTime<'a> {
+struct TestResult<'a> {
     binary: &'a str,
     name: &'a str,
     seconds: f64,
+    /// Failed, and passed when it was run again.
+    is_flaky: bool,
 }
 
 /// Reads the `<testcase>` elements of a JUnit report. Names of tests need no unescaping: they are
 /// paths of Rust functions.
-fn test_times(report: &str) -> Vec<TestTime<'_>> {
+fn test_results(report: &str) -> Vec<TestResult<'_>> {
     fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
         let (_, value) = element.split_once(&format!(" {name}=\""))?;
         value.split('"').next()
@@ -95,11 +114,12 @@ fn test_times(report: &str) -> Vec<TestTime<'_>> {
     let elements = report.split("<testcase").skip(1);
     elements
         .filter_map(|element| {
-            let element = element.split('>').next()?;
-            Some(TestTime {
-                binary: attribute(element, "classname")?,
-                name: attribute(element, "name")?,
-                seconds: attribute(element, "time")?.parse().ok()?,
+            let start = element.split('>').next()?;
+            Some(TestResult {
+                binary: attribute(start, "classname")?,
+                name: attribute(start, "name")?,
+                seconds: attribute(start, "time")?.parse().ok()?,
+                is_flaky: element.contains("<flakyFailure"),
             })
         })
         .collect()
@@ -110,23 +130,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_from_the_report_of_the_runner() {
+    fn times_and_second_runs_are_read_from_the_report_of_the_runner() {
         let report = r#"<?xml version="1.0"?><testsuites name="run" time="9">
             <testsuite name="gripfast::e2e" tests="1">
                 <testcase name="memory::a_clone" classname="gripfast::e2e" timestamp="x" time="8.250">
                 </testcase>
+                <testcase name="again" classname="grip-web" timestamp="x" time="1.5">
+                    <flakyFailure timestamp="x" time="2.000" message="it panicked" type="test failure">
+                    </flakyFailure>
+                </testcase>
                 <testcase name="short" classname="grip-git" timestamp="x" time="0.004"/>
             </testsuite></testsuites>"#;
-        let time = |binary, name, seconds| TestTime {
+        let result = |binary, name, seconds, is_flaky| TestResult {
             binary,
             name,
             seconds,
+            is_flaky,
         };
         assert_eq!(
-            test_times(report),
+            test_results(report),
             [
-                time("gripfast::e2e", "memory::a_clone", 8.25),
-                time("grip-git", "short", 0.004),
+                result("gripfast::e2e", "memory::a_clone", 8.25, false),
+                result("grip-web", "again", 1.5, true),
+                result("grip-git", "short", 0.004, false),
             ]
         );
     }
