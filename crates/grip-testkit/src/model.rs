@@ -38,6 +38,7 @@ pub enum Status {
 pub struct Repository {
     /// Its announcement is served, and not held.
     pub is_served: bool,
+    /// Every ref that is shown, and with it `HEAD`, at the name of its branch, if that is there.
     pub refs: BTreeMap<String, String>,
 }
 

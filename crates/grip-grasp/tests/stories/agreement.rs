@@ -243,6 +243,7 @@ async fn g01_122_an_expired_announcement_ends_its_repository_in_git_too() {
     node.refuses(&older, "left this server").await;
     node.restart().await;
     assert_eq!(node.grasp().repository(&repo), None);
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -307,26 +308,35 @@ async fn g01_36_a_sibling_that_could_not_be_aligned_is_aligned_by_the_next_sweep
     }
 }
 
+/// Whether a maintainer between them takes back what links them, or the owner lists nobody any more.
 #[tokio::test]
 async fn g01_31_who_is_struck_from_the_chain_loses_effect_at_once() {
-    let [owner, middle, last] = [Author::new(), Author::new(), Author::new()];
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    node.accepts(&announce_at(&owner, "x", &[&middle], later(1)), "")
-        .await;
-    let link = elsewhere(&middle, &[&owner, &last], later(1));
-    node.accepts(&link, "").await;
-    let answer = elsewhere(&last, &[&middle], later(1));
-    node.accepts(&answer, "").await;
-    let next = tree.commit("a", "next").unwrap();
-    let state = last.state_at("x", &[("refs/heads/main", &next)], None, later(2));
-    node.accepts(&state, HELD).await;
-    let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
-    let repo = addr(&owner, "x");
-    node.push(&repo, &tree, &push).await.taken("");
-    assert_eq!(node.refs(&repo)["refs/heads/main"], next);
-    node.accepts(&middle.delete_events(&[link.id]), "").await;
-    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
-    node.agrees().await;
+    for is_struck_by_owner in [false, true] {
+        let [owner, middle, last] = [Author::new(), Author::new(), Author::new()];
+        let (node, tree, tip) = with_repository(&owner, "x").await;
+        node.accepts(&announce_at(&owner, "x", &[&middle], later(1)), "")
+            .await;
+        let link = elsewhere(&middle, &[&owner, &last], later(1));
+        node.accepts(&link, "").await;
+        let answer = elsewhere(&last, &[&middle], later(1));
+        node.accepts(&answer, "").await;
+        let next = tree.commit("a", "next").unwrap();
+        let state = last.state_at("x", &[("refs/heads/main", &next)], None, later(2));
+        node.accepts(&state, HELD).await;
+        let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
+        let repo = addr(&owner, "x");
+        node.push(&repo, &tree, &push).await.taken("");
+        assert!(node.serves(&state));
+        assert_eq!(node.refs(&repo)["refs/heads/main"], next);
+        let strike = if is_struck_by_owner {
+            announce_at(&owner, "x", &[], later(3))
+        } else {
+            middle.delete_events(&[link.id])
+        };
+        node.accepts(&strike, "").await;
+        assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+        node.agrees().await;
+    }
 }
 
 #[tokio::test]
@@ -467,6 +477,7 @@ async fn another_domain_keeps_what_was_acknowledged_under_the_old_one() {
         .node
         .refuses(&old_name, "must list this service")
         .await;
+    scene.node.agrees().await;
 }
 
 #[tokio::test]

@@ -92,6 +92,7 @@ async fn g01_15a_an_owner_who_leaves_later_keeps_a_read_only_repository_for_a_wh
         tip,
         "the archive gave it back"
     );
+    node.agrees().await;
 }
 
 #[tokio::test]

@@ -104,6 +104,7 @@ async fn g05_7_an_archived_announcement_is_held_until_the_data_of_a_state_is_her
         !mirror.node.is_on_disk(&mirror.repo),
         "the rule is not kept in the data"
     );
+    mirror.node.agrees().await;
 }
 
 #[tokio::test]

@@ -134,4 +134,5 @@ async fn an_archived_repository_goes_after_its_grace_time_and_its_objects_with_i
         .await;
     let main = [(ZERO, scene.tip.as_str(), "refs/heads/main")];
     assert!(!scene.push(&main).await.accepted);
+    scene.node.agrees().await;
 }

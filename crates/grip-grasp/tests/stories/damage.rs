@@ -57,6 +57,8 @@ async fn suffers(kind: &Damage) {
         assert_eq!(node.refs(&repo)["refs/heads/main"], tip, "{what}");
         assert_eq!(node.refs(&repo)["HEAD"], "refs/heads/main", "{what}");
         node.agrees().await;
+    } else {
+        node.ends_in_disagreement();
     }
 }
 

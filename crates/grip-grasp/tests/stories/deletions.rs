@@ -77,6 +77,7 @@ async fn g01_57_a_deleted_repository_is_gone_at_once_and_comes_back_with_its_own
     let back = announce_at(&owner, "x", &[], later(5));
     node.accepts(&back, "").await;
     assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+    node.agrees().await;
 }
 
 #[tokio::test]

@@ -56,6 +56,7 @@ async fn g01_47_a_ref_without_its_event_goes_after_twenty_minutes_and_not_later(
     assert_eq!(node.grasp().sweep(in_minutes(20)).await.refs, 1);
     assert!(!node.refs(&repo).contains_key(&name));
     assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+    node.agrees().await;
 }
 
 #[tokio::test]

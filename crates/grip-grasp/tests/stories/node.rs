@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -23,6 +26,8 @@ use tempfile::TempDir;
 pub(crate) const SERVICE: &str = "grasp.example.com";
 pub(crate) const HELD: &str = "purgatory: won't be served until git data arrives";
 pub(crate) const ZERO: &str = wire::ZERO;
+/// How long the comparison at the end of a story takes at most, if nothing else is under way.
+const AT_REST: Duration = Duration::from_secs(20);
 
 /// A node, running or between two runs.
 pub(crate) struct Node {
@@ -34,6 +39,8 @@ pub(crate) struct Node {
     blacklist: Selection,
     service: String,
     bounds: Bounds,
+    /// Nothing is left to be compared when the story ends.
+    is_compared: AtomicBool,
     running: Option<Running>,
 }
 
@@ -77,6 +84,7 @@ impl Node {
             blacklist: Selection::default(),
             service: SERVICE.to_owned(),
             bounds: Bounds::default(),
+            is_compared: AtomicBool::new(false),
             running: None,
         };
         let store = EventStore::open(&node.dir.path().join("events"), small()).unwrap();
@@ -176,6 +184,7 @@ impl Node {
     /// Lets go of everything and opens it again. Threads end a moment after they are told to, and
     /// a store is not opened twice in one process.
     async fn reopen(&mut self, running: Running) {
+        self.is_compared.store(false, Relaxed);
         running.relay.stop().await;
         running.db.close().await;
         drop(running);
@@ -392,12 +401,14 @@ impl Node {
 
     /// The invariant: relay and git tell the same story.
     pub(crate) async fn agrees(&self) {
-        let grasp = self.grasp();
-        for identifier in grasp.identifiers() {
-            let found = grasp.audit(&identifier).await.unwrap();
-            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-            assert!(found.is_empty(), "{found:#?}");
-        }
+        let found = disagreements(self.grasp()).await;
+        assert!(found.is_empty(), "{found:#?}");
+        self.is_compared.store(true, Relaxed);
+    }
+
+    /// Has the story end with a node that cannot agree, for a reason that the story is about.
+    pub(crate) fn ends_in_disagreement(&self) {
+        self.is_compared.store(true, Relaxed);
     }
 
     /// Has other rules count.
@@ -455,6 +466,36 @@ impl Node {
         let counts = self.grasp().stats().purgatory;
         counts.announcements + counts.states + counts.prs + counts.placeholders
     }
+}
+
+/// Every story ends with relay and git in agreement.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let is_compared = self.is_compared.load(Relaxed) || std::thread::panicking();
+        let Some(running) = self.running.as_ref().filter(|_| !is_compared) else {
+            return;
+        };
+        // The runtime of the story is not to be waited for from within.
+        let grasp = running.grasp.clone();
+        let audit = std::thread::spawn(move || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().build().unwrap();
+            let audit = async { tokio::time::timeout(AT_REST, disagreements(&grasp)).await };
+            runtime.block_on(audit)
+        });
+        let found = audit.join().unwrap();
+        let found = found.expect("a story that ends while its node works ends with `agrees`");
+        assert!(found.is_empty(), "at the end of the story: {found:#?}");
+    }
+}
+
+async fn disagreements(grasp: &Grasp) -> Vec<String> {
+    let mut found = Vec::new();
+    for identifier in grasp.identifiers() {
+        let audited = grasp.audit(&identifier).await.unwrap();
+        found.extend(audited.iter().map(ToString::to_string));
+    }
+    found
 }
 
 fn small() -> grip_store::Options {

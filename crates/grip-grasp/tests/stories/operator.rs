@@ -38,6 +38,7 @@ async fn a_removed_repository_is_gone_from_relay_and_git_and_may_be_announced_an
     let again = announce_at(&scene.owner, "x", &[], later(60));
     assert!(scene.node.send(&again).await.accepted);
     assert!(scene.node.grasp().repository(&scene.repo).is_some());
+    scene.node.agrees().await;
 }
 
 #[tokio::test]

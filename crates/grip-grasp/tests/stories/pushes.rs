@@ -350,4 +350,5 @@ async fn a_full_disk_refuses_pushes_and_events_and_leaves_nothing_half_written()
     scene.node.restart_full(false).await;
     scene.push_main(&scene.tip, &next).await.taken("");
     assert!(scene.node.serves(&state));
+    scene.node.agrees().await;
 }

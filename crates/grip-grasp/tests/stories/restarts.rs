@@ -45,6 +45,7 @@ async fn g01_21_every_step_of_a_first_push_survives_a_restart() {
     assert_eq!(node.refs(&repo)["HEAD"], "refs/heads/next");
     assert_eq!(node.waiting(), 0);
     assert!(node.fsck_is_clean(&repo).await);
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -75,6 +76,7 @@ async fn g01_21_both_orders_of_a_pull_request_survive_a_restart() {
     assert!(node.serves(&git_first) && node.serves(&event_first));
     assert_eq!(node.refs(&repo)[&name(&git_first)], one);
     assert_eq!(node.refs(&repo)[&name(&event_first)], two);
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -88,6 +90,7 @@ async fn a_served_repository_is_served_after_a_restart_and_takes_pushes() {
     let push = [(tip.as_str(), next.as_str(), "refs/heads/main")];
     assert!(node.push(&addr(&owner, "x"), &tree, &push).await.accepted);
     assert!(node.serves(&state));
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -115,6 +118,7 @@ async fn data_that_came_before_a_crash_is_released_by_the_start() {
     node.restart().await;
     assert_ne!(tip, next);
     assert_eq!(node.refs(&addr(&owner, "x"))["refs/heads/main"], next);
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -160,6 +164,7 @@ async fn a_repository_of_nobody_is_archived_and_one_taken_over_is_kept() {
     node.restart().await;
     assert!(!node.is_on_disk(&addr(&owner, "stray")));
     assert!(node.is_on_disk(&addr(&other, "x")));
+    node.agrees().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -216,6 +221,7 @@ async fn work_cut_short_at_any_moment_is_finished_and_loses_nothing_acknowledged
             "round {n}"
         );
         assert_eq!(node.waiting(), 0, "round {n}");
+        node.agrees().await;
     }
 }
 

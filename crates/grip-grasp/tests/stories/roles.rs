@@ -39,6 +39,7 @@ async fn g01_80_the_state_of_an_invited_key_is_held_and_authorises_nothing() {
     assert!(!scene.node.serves(&known) && scene.node.holds(&known).await);
     let stranger = Author::new().state("x", &[("refs/heads/main", &next)], None);
     scene.node.refuses(&stranger, "no owner here lists").await;
+    scene.node.agrees().await;
 }
 
 #[tokio::test]

@@ -122,6 +122,7 @@ async fn g01_94_an_upload_is_kept_over_a_restart_and_reclaimed_when_its_time_is_
     assert!(!node.can_read(repo, &proposal.tip));
     assert_eq!((node.staged_bytes(), node.waiting()), (0, 0));
     assert!(node.fsck_is_clean(repo).await);
+    proposal.scene.node.agrees().await;
 }
 
 #[tokio::test]
@@ -173,6 +174,7 @@ async fn g01_98_a_full_budget_is_named_and_hinders_nobody_else() {
     assert!(proposal.scene.node.serves(&state));
     proposal.scene.node.accepts(&proposal.event, "").await;
     push("192.0.2.3", &third).await.taken("");
+    proposal.scene.node.agrees().await;
 }
 
 #[tokio::test]

@@ -70,6 +70,7 @@ async fn announcements_beyond_the_room_leave_nothing_on_the_disk() {
     scene.push_main(&scene.tip, &next).await.taken("");
     scene.node.restart().await;
     assert_eq!(scene.main(), next);
+    scene.node.agrees().await;
 }
 
 /// An announcement that is forgotten for room takes along what only it made count.

@@ -147,6 +147,7 @@ async fn a_restart_in_the_middle_of_an_attempt_makes_it_again() {
     let facts = node.grasp().sync_entry(&x()).unwrap();
     assert_eq!((facts.attempt_count, facts.in_progress), (1, false));
     assert_eq!(node.grasp().begin_sync().due(), Some(x()));
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -199,6 +200,7 @@ async fn g02_2_a_state_is_looked_for_every_hour_after_its_half_hour() {
     assert!(node.serves(&state));
     assert_eq!(node.refs(&addr(&owner, "x"))[MAIN], next);
     assert_eq!(node.grasp().sync_queue_len(), 0);
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -209,6 +211,7 @@ async fn data_that_was_here_before_a_restart_serves_a_wanted_state() {
     node.restart().await;
     assert!(node.serves(&state));
     assert_eq!(node.grasp().stats().purgatory.wanted, 0);
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -315,6 +318,7 @@ async fn a_deletion_ends_the_search_by_id_and_by_address() {
         assert_eq!(node.grasp().sync_queue_len(), 0);
         node.restart().await;
         assert_eq!(node.grasp().stats().purgatory.wanted, 0);
+        node.agrees().await;
     }
 }
 
@@ -411,6 +415,7 @@ async fn what_waits_can_be_dropped_for_good() {
     node.restart().await;
     assert_eq!((node.waiting(), node.grasp().sync_queue_len()), (0, 0));
     assert_eq!(node.grasp().stats().purgatory.wanted, 0);
+    node.agrees().await;
 }
 
 #[tokio::test]

@@ -58,6 +58,7 @@ async fn objects_of_a_state_that_never_completes_go_with_the_last_that_wants_the
     let push = [(crate::node::ZERO, tip.as_str(), MAIN)];
     assert!(node.push(&addr(&owner, "x"), &tree, &push).await.accepted);
     assert!(node.serves(&state));
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -94,6 +95,7 @@ async fn objects_of_nobody_go_at_the_start() {
     assert!(node.has_store("x"));
     node.restart().await;
     assert!(!node.has_store("x"));
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -113,6 +115,7 @@ async fn objects_stay_for_what_is_served_for_other_owners_and_for_the_archive() 
     node.restart().await;
     assert_eq!(node.grasp().sweep(in_days(40)).await.stores, 0);
     assert!(node.has_object("x", &tip));
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -125,4 +128,5 @@ async fn objects_of_a_repository_taken_over_wait_for_its_events() {
     node.restart().await;
     assert_eq!(node.grasp().sweep(in_days(0)).await.stores, 0);
     assert!(node.is_on_disk(&addr(&owner, "x")) && node.has_object("x", &tip));
+    node.agrees().await;
 }

@@ -56,6 +56,7 @@ async fn g02_2_an_attempt_is_made_every_hour_until_the_data_is_here() {
     assert_eq!(fetched(&node).await.events, [state.id]);
     node.grasp().finish_sync(&x(), AttemptEnd::Complete).await;
     assert_eq!(node.grasp().sync_queue_len(), 0);
+    node.agrees().await;
 }
 
 #[tokio::test]
@@ -83,4 +84,5 @@ async fn a_start_removes_the_jobs_by_which_older_versions_looked_for_wanted_data
     let kinds: Vec<_> = left.iter().map(|job| job.kind.as_str()).collect();
     assert_eq!(kinds, ["else"]);
     assert_eq!(next_attempt(&node), due);
+    node.agrees().await;
 }

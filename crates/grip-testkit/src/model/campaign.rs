@@ -66,9 +66,9 @@ impl fmt::Display for Played {
         let per_second = f64::from(*stories) / took.as_secs_f64();
         write!(
             f,
-            "{stories} stories of {} steps and {} pushes in {took:.1?}, {per_second:.1} a second; \
+            "{stories} stories of {} steps, {} pushes and {} more of pull requests in {took:.1?}, {per_second:.1} a second; \
              events held {} times, served {} times",
-            tally.steps, tally.pushes, tally.held, tally.served
+            tally.steps, tally.pushes, tally.tips, tally.held, tally.served
         )
     }
 }

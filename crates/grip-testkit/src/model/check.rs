@@ -1,9 +1,6 @@
 //! The rules of the model: what git has to show by what is served and held.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use nostr::prelude::Event;
@@ -13,15 +10,26 @@ use crate::until_ok;
 use super::{
     Repository, Status, Subject,
     step::{BRANCHES, PEOPLE, Step},
-    story::{Refs, Said, Story, What},
+    story::{Refs, Said, State, Story, What, newer, nostr_ref},
 };
 
 /// What counts at one moment.
 struct Moment<'a> {
     /// The newest announcement of each that is served or held, and whether it is served.
     announced: BTreeMap<usize, (&'a Said, bool)>,
-    served: Vec<(&'a Said, &'a Refs)>,
-    held: Vec<(&'a Said, &'a Refs)>,
+    served: Vec<(&'a Said, &'a State)>,
+    held: Vec<(&'a Said, &'a State)>,
+    requests: Vec<Request<'a>>,
+}
+
+/// A pull request, wherever it is.
+struct Request<'a> {
+    said: &'a Said,
+    status: Status,
+    to: usize,
+    tip: &'a str,
+    /// Where a tip was pushed that may wait for it, and which.
+    pushed: BTreeMap<usize, &'a BTreeSet<String>>,
 }
 
 impl<S: Subject> Story<'_, S> {
@@ -46,6 +54,7 @@ impl<S: Subject> Story<'_, S> {
             said.was = status;
             said.is_taken = false;
         }
+        self.owed.clear();
         Ok(())
     }
 
@@ -60,7 +69,9 @@ impl<S: Subject> Story<'_, S> {
             repositories.push(self.node.repository(owner, &self.name).await?);
         }
         self.check_endings(&statuses)?;
+        self.check_departures(&statuses)?;
         self.check_losses(step, &statuses)?;
+        self.check_progress(&statuses)?;
         let moment = self.moment(&statuses);
         for (who, repository) in repositories.iter().enumerate() {
             let checked = moment.check_repository(who, repository.as_ref());
@@ -84,6 +95,34 @@ impl<S: Subject> Story<'_, S> {
             ensure!(
                 *status == Status::Gone || !said.is_over,
                 "event {nth} is {status:?}, and its time is over"
+            );
+        }
+        Ok(())
+    }
+
+    /// No announcement brings back whose author has left by a later one. One that was served then is
+    /// shown for a day.
+    fn check_departures(&self, statuses: &[Status]) -> Result<()> {
+        for (nth, (said, status)) in self.said.iter().zip(statuses).enumerate() {
+            let left = self.left.get(&said.who).filter(|_| said.lists_us());
+            let is_over = left.is_some_and(|left| newer(left, &said.event));
+            let is_leaving = said.was == Status::Served && *status == Status::Served;
+            ensure!(
+                *status == Status::Gone || !is_over || is_leaving,
+                "announcement {nth} was {:?} and is {status:?}, and its author has left",
+                said.was
+            );
+        }
+        Ok(())
+    }
+
+    /// What a push brought all data of is served.
+    fn check_progress(&self, statuses: &[Status]) -> Result<()> {
+        for nth in &self.owed {
+            let status = statuses[*nth];
+            ensure!(
+                status == Status::Served,
+                "all that event {nth} waits for was pushed, and it is {status:?}"
             );
         }
         Ok(())
@@ -122,8 +161,15 @@ impl<S: Subject> Story<'_, S> {
             announced: BTreeMap::new(),
             served: Vec::new(),
             held: Vec::new(),
+            requests: Vec::new(),
         };
         for (said, status) in self.said.iter().zip(statuses) {
+            if let What::Request { to, tip } = &said.what {
+                moment
+                    .requests
+                    .push(self.request_at(said, *status, *to, tip));
+                continue;
+            }
             let is_served = match status {
                 Status::Served => true,
                 Status::Held => false,
@@ -136,12 +182,32 @@ impl<S: Subject> Story<'_, S> {
                         moment.announced.insert(said.who, (said, is_served));
                     }
                 }
-                What::State(refs) if is_served => moment.served.push((said, refs)),
-                What::State(refs) => moment.held.push((said, refs)),
-                What::Request => {}
+                What::State(state) if is_served => moment.served.push((said, state)),
+                What::State(state) => moment.held.push((said, state)),
+                What::Request { .. } => {}
             }
         }
         moment
+    }
+
+    fn request_at<'s>(
+        &'s self,
+        said: &'s Said,
+        status: Status,
+        to: usize,
+        tip: &'s str,
+    ) -> Request<'s> {
+        let pushed = (0..PEOPLE).filter_map(|owner| {
+            let tips = self.pushed_tips.get(&(owner, said.event.id))?;
+            Some((owner, tips))
+        });
+        Request {
+            said,
+            status,
+            to,
+            tip,
+            pushed: pushed.collect(),
+        }
     }
 }
 
@@ -170,6 +236,7 @@ impl Moment<'_> {
         self.check_refs(who, *is_served, &repository.refs)
     }
 
+    /// Compares all refs that are shown, and HEAD.
     fn check_refs(&self, who: usize, is_served: bool, shown: &Refs) -> Result<()> {
         let set = self.maintainers(who);
         let by_members = self
@@ -183,21 +250,60 @@ impl Moment<'_> {
                 best
             }
         });
+        let pushing = self.held.iter().filter(|(said, _)| {
+            let is_newer = effective.is_none_or(|(e, _)| newer(&said.event, &e.event));
+            set.contains(&said.who) && is_newer
+        });
+        let pushing: Vec<&State> = pushing.map(|(_, state)| *state).collect();
+        let effective = effective.map(|(_, state)| *state);
         for name in BRANCHES {
             let is = shown.get(name);
-            let says = effective.and_then(|(_, refs)| refs.get(name));
-            let pushed = self.held.iter().any(|(said, refs)| {
-                let is_newer = effective.is_none_or(|(e, _)| newer(&said.event, &e.event));
-                set.contains(&said.who) && is_newer && refs.get(name) == is
-            });
+            let says = effective.and_then(|state| state.refs.get(name));
+            let pushed = pushing.iter().any(|state| state.refs.get(name) == is);
             if is != says && !pushed {
                 bail!("{name} is {is:?} and has to be {says:?}");
             }
         }
+        check_head(effective, &pushing, shown)?;
+        self.check_tips(who, &set, shown)?;
         ensure!(
             !is_served || effective.is_some(),
             "it is served, and no state speaks for it"
         );
+        ensure!(
+            is_served || effective.is_none_or(|state| state.refs.is_empty()),
+            "a state speaks for it, and it is not served"
+        );
+        Ok(())
+    }
+
+    /// The tip of a served pull request is in every repository that has the one it is for among its
+    /// maintainers'; one that waits for its event is where it was pushed; there is no other ref.
+    fn check_tips(&self, who: usize, set: &BTreeSet<usize>, shown: &Refs) -> Result<()> {
+        let is_other = |name: &&String| *name != "HEAD" && !BRANCHES.contains(&name.as_str());
+        let mut others: BTreeSet<&String> = shown.keys().filter(is_other).collect();
+        for request in &self.requests {
+            let name = nostr_ref(&request.said.event.id);
+            let is = shown.get(&name);
+            others.remove(&name);
+            let target = self.announced.get(&request.to);
+            let is_for_it = set.contains(&request.to) && target.is_some_and(|(_, served)| *served);
+            let is_right = match request.status {
+                Status::Served => is.map(String::as_str) == is_for_it.then_some(request.tip),
+                Status::Held => is.is_none(),
+                Status::Gone => is.is_none_or(|is| {
+                    let pushed = request.pushed.get(&who);
+                    pushed.is_some_and(|pushed| pushed.contains(is))
+                }),
+            };
+            ensure!(
+                is_right,
+                "{name} is {is:?}; its event is {:?}, at {}, and for it: {is_for_it}",
+                request.status,
+                request.tip
+            );
+        }
+        ensure!(others.is_empty(), "nothing speaks for {others:?}");
         Ok(())
     }
 
@@ -223,7 +329,26 @@ impl Moment<'_> {
     }
 }
 
-/// NIP-01's order.
-fn newer(event: &Event, than: &Event) -> bool {
-    (event.created_at, Reverse(event.id)) > (than.created_at, Reverse(than.id))
+/// HEAD is where the effective state says as soon as its branch is there, or where a state says that is
+/// being pushed; without either it is at any branch that is there.
+fn check_head(effective: Option<&State>, pushing: &[&State], shown: &Refs) -> Result<()> {
+    let is = shown.get("HEAD").map(String::as_str);
+    let arrived = |state: &&State| {
+        let head = state.head?;
+        (shown.get(head) == state.refs.get(head)).then_some(head)
+    };
+    let says = effective.and_then(|state| arrived(&state));
+    let is_pushed = is.is_some() && pushing.iter().any(|state| arrived(state) == is);
+    let is_right = match says {
+        Some(_) => is == says,
+        None => match is {
+            Some(is) => shown.contains_key(is),
+            None => !BRANCHES.iter().any(|name| shown.contains_key(*name)),
+        },
+    };
+    ensure!(
+        is_right || is_pushed,
+        "HEAD is {is:?} and has to be {says:?}"
+    );
+    Ok(())
 }

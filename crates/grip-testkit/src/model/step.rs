@@ -10,8 +10,12 @@ pub(super) const BRANCHES: [&str; 2] = ["refs/heads/main", "refs/heads/next"];
 /// Most steps of a story.
 const MAX_STEPS: usize = 13;
 
-/// Each branch at a commit, or not at all.
-pub(super) type Tips = [Option<usize>; 2];
+/// Each branch at a commit, or not at all, and the one that HEAD is said to be at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tips {
+    pub(super) at: [Option<usize>; 2],
+    pub(super) head: Option<usize>,
+}
 
 /// One thing that happens. People and commits are named by their number.
 #[derive(Clone, Debug)]
@@ -51,6 +55,11 @@ pub(super) enum Step {
     Rename,
     /// A pull request to somebody, at a commit.
     Request(usize, usize, usize),
+    /// The same, whose tip is pushed while its event is kept back: it may arrive later.
+    Propose(usize, usize, usize),
+    /// A push to somebody's repository of the tip of a pull request of before, or of another commit in
+    /// its place.
+    PushTip(usize, usize, Option<usize>),
     Ban(usize),
     Unban(usize),
     /// Half an hour passes.
@@ -73,6 +82,8 @@ impl Step {
             | Self::DiskFull(..)
             | Self::Rename
             | Self::Request(..)
+            | Self::Propose(..)
+            | Self::PushTip(..)
             | Self::Unban(_)
             | Self::Restart
             | Self::Kill => false,
@@ -118,7 +129,8 @@ fn opening() -> impl Strategy<Value = Vec<Step>> {
 
 fn tips() -> impl Strategy<Value = Tips> {
     let tip = || prop::option::weighted(0.75, 0..COMMITS);
-    [tip(), tip()]
+    let head = prop::option::of(0..BRANCHES.len());
+    ([tip(), tip()], head).prop_map(|(at, head)| Tips { at, head })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -143,6 +155,10 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (person.clone(), tips()).prop_map(|(who, at)| Step::Withhold(who, at)),
         4 => (person.clone(), person.clone(), 0..COMMITS)
             .prop_map(|(who, to, at)| Step::Request(who, to, at)),
+        4 => (person.clone(), person.clone(), 0..COMMITS)
+            .prop_map(|(who, to, at)| Step::Propose(who, to, at)),
+        8 => (person.clone(), 0..3_usize, prop::option::weighted(0.2, 0..COMMITS))
+            .prop_map(|(to, nth, at)| Step::PushTip(to, nth, at)),
         4 => person.clone().prop_map(Step::Ban),
         4 => person.clone().prop_map(Step::Unban),
         4 => Just(Step::Wait),

@@ -1,8 +1,11 @@
 //! A story as it is played: what was said, and what was taken back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use nostr::prelude::{Event, EventId, Timestamp};
 
 use super::{
@@ -36,8 +39,27 @@ pub(super) enum What {
         lists_us: bool,
         maintainers: Vec<usize>,
     },
-    State(Refs),
-    Request,
+    State(State),
+    /// A pull request to somebody.
+    Request {
+        to: usize,
+        tip: String,
+    },
+}
+
+/// What a state says.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) refs: Refs,
+    /// The branch of HEAD, if the state names that branch too.
+    pub(super) head: Option<&'static str>,
+}
+
+impl Said {
+    /// Says whether it is an announcement of a repository on this server.
+    pub(super) fn lists_us(&self) -> bool {
+        matches!(self.what, What::Announcement { lists_us: true, .. })
+    }
 }
 
 /// What an author has taken back, with success: it is never served or held again.
@@ -66,6 +88,8 @@ pub struct Tally {
     pub steps: u64,
     /// Those that the node was sent.
     pub pushes: u64,
+    /// The same of the tips of pull requests.
+    pub tips: u64,
     /// Events that came to be held, and served.
     pub held: u64,
     pub served: u64,
@@ -75,6 +99,7 @@ impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.steps += other.steps;
         self.pushes += other.pushes;
+        self.tips += other.tips;
         self.held += other.held;
         self.served += other.served;
     }
@@ -88,6 +113,13 @@ pub(super) struct Story<'a, S> {
     pub(super) banned: BTreeSet<usize>,
     pub(super) said: Vec<Said>,
     taken_back: Vec<TakenBack>,
+    /// The announcement by which each has left, if they have.
+    pub(super) left: BTreeMap<usize, Event>,
+    /// Where the tips of pull requests were pushed that may wait for their event: the repository's owner,
+    /// the event, and the commits.
+    pub(super) pushed_tips: BTreeMap<(usize, EventId), BTreeSet<String>>,
+    /// Events that have to be served after the step that is played.
+    pub(super) owed: Vec<usize>,
     pub(super) tally: Tally,
     /// Seconds since the story began: nothing happens in the same one, unless it is meant to.
     clock: u64,
@@ -104,6 +136,9 @@ impl<'a, S: Subject> Story<'a, S> {
             banned: BTreeSet::new(),
             said: Vec::new(),
             taken_back: Vec::new(),
+            left: BTreeMap::new(),
+            pushed_tips: BTreeMap::new(),
+            owed: Vec::new(),
             tally: Tally::default(),
             clock: 0,
             began: Timestamp::now().as_secs() - 1_000,
@@ -137,10 +172,18 @@ impl<'a, S: Subject> Story<'a, S> {
         match step {
             Step::Announce(who, maintainers) => {
                 let server = self.node.service();
-                self.announce(*who, &server, maintainers, None).await?;
+                let is_taken = self.announce(*who, &server, maintainers, None).await?;
+                ensure!(
+                    is_taken || self.banned.contains(who),
+                    "a new announcement that lists this server is refused"
+                );
             }
             Step::Leave(who, maintainers) => {
+                let had_repository = self.announced(*who).is_some_and(Said::lists_us);
                 self.announce(*who, ELSEWHERE, maintainers, None).await?;
+                if had_repository {
+                    self.note_departure(*who);
+                }
             }
             Step::Replay(nth) => {
                 let all = self.said.iter();
@@ -151,7 +194,12 @@ impl<'a, S: Subject> Story<'a, S> {
             }
             Step::State(who, at) => {
                 let time = self.now();
-                self.state(*who, at, time, None).await?;
+                let is_owner = self.is_host_of(*who);
+                let is_taken = self.state(*who, at, time, None).await?;
+                ensure!(
+                    is_taken || !is_owner,
+                    "a new state of the owner of a repository is refused"
+                );
             }
             Step::Tie(who, at) => {
                 let time = self.time();
@@ -177,8 +225,8 @@ impl<'a, S: Subject> Story<'a, S> {
             }
             Step::Withhold(who, at) => {
                 let time = self.now();
-                let (event, refs) = self.sign_state(*who, at, time, None);
-                self.say(event, *who, What::State(refs), false);
+                let (event, state) = self.sign_state(*who, at, time, None);
+                self.say(event, *who, What::State(state), false);
             }
             Step::Expire(who, at) => self.expire(*who, at.as_ref()).await?,
             Step::DatabaseAway(who, at) => {
@@ -198,13 +246,21 @@ impl<'a, S: Subject> Story<'a, S> {
                 self.node.restart(Restart::Orderly).await?;
             }
             Step::Request(who, to, commit) => {
-                let (author, owner) = (&self.people[*who], &self.people[*to]);
-                let tip = self.fixture.commit(*commit);
-                let url = self.node.clone_url(&self.name);
-                let url = url.as_deref().unwrap_or("https://elsewhere.example/x.git");
-                let event = author.pull_request(owner, &self.name, tip, url);
+                let event = self.request(*who, *to, *commit);
                 let answer = self.node.send(&event).await?;
-                self.say(event, *who, What::Request, is_taken(&answer));
+                self.say_request(event, *who, *to, *commit, is_taken(&answer));
+            }
+            Step::Propose(who, to, commit) => {
+                let event = self.request(*who, *to, *commit);
+                self.say_request(event, *who, *to, *commit, false);
+                self.push_tip(*to, self.said.len() - 1, None).await?;
+            }
+            Step::PushTip(to, nth, commit) => {
+                let all = self.said.iter().enumerate();
+                let mut requests = all.filter(|(_, it)| matches!(it.what, What::Request { .. }));
+                if let Some((said, _)) = requests.nth(*nth) {
+                    self.push_tip(*to, said, *commit).await?;
+                }
             }
             Step::Ban(who) => {
                 self.banned.insert(*who);
@@ -218,6 +274,9 @@ impl<'a, S: Subject> Story<'a, S> {
                 let held = self.said.iter().filter(|said| said.was == Status::Held);
                 let held: Vec<EventId> = held.map(|said| said.event.id).collect();
                 self.node.expire_held(&held).await?;
+                if self.node.is_at_rest() {
+                    self.pushed_tips.clear();
+                }
             }
             Step::Restart => self.node.restart(Restart::Orderly).await?,
             Step::Kill => self.node.restart(Restart::Killed).await?,
@@ -236,13 +295,20 @@ impl<'a, S: Subject> Story<'a, S> {
         });
     }
 
+    /// No announcement of before the last one counts any more.
+    fn note_departure(&mut self, who: usize) {
+        let said = self.said.last().expect("an announcement was just said");
+        self.left.insert(who, said.event.clone());
+    }
+
+    /// Sends an announcement; says whether it was accepted.
     async fn announce(
         &mut self,
         who: usize,
         server: &str,
         maintainers: &[usize],
         until: Option<u64>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut more = Vec::new();
         if !maintainers.is_empty() {
             let keys = maintainers.iter().map(|it| self.people[*it].hex());
@@ -260,20 +326,21 @@ impl<'a, S: Subject> Story<'a, S> {
             maintainers: maintainers.to_vec(),
         };
         self.say(event, who, what, is_taken(&answer));
-        Ok(())
+        Ok(answer.accepted)
     }
 
+    /// Sends a state; says whether it was accepted.
     async fn state(
         &mut self,
         who: usize,
         at: &Tips,
         time: Timestamp,
         until: Option<u64>,
-    ) -> Result<()> {
-        let (event, refs) = self.sign_state(who, at, time, until);
+    ) -> Result<bool> {
+        let (event, state) = self.sign_state(who, at, time, until);
         let answer = self.node.send(&event).await?;
-        self.say(event, who, What::State(refs), is_taken(&answer));
-        Ok(())
+        self.say(event, who, What::State(state), is_taken(&answer));
+        Ok(answer.accepted)
     }
 
     fn sign_state(
@@ -282,14 +349,18 @@ impl<'a, S: Subject> Story<'a, S> {
         at: &Tips,
         time: Timestamp,
         until: Option<u64>,
-    ) -> (Event, Refs) {
-        let named = BRANCHES.iter().zip(at);
+    ) -> (Event, State) {
+        let named = BRANCHES.iter().zip(&at.at);
         let named = named.filter_map(|(name, at)| Some((*name, self.fixture.commit((*at)?))));
         let refs: Refs = named.map(|(name, oid)| (name.into(), oid.into())).collect();
         let mut tags = vec![tag(["d", &self.name])];
         tags.extend(refs.iter().map(|(name, oid)| tag([name, oid])));
+        let head = at.head.map(|head| BRANCHES[head]);
+        tags.extend(head.map(|head| tag(["HEAD", &format!("ref: {head}")])));
         tags.extend(until.map(expiration));
-        (self.people[who].sign_at(30618, "", tags, time), refs)
+        let event = self.people[who].sign_at(30618, "", tags, time);
+        let head = head.filter(|head| refs.contains_key(*head));
+        (event, State { refs, head })
     }
 
     /// A state and the push of all it says.
@@ -310,7 +381,9 @@ impl<'a, S: Subject> Story<'a, S> {
             }
             None => {
                 let server = self.node.service();
-                self.announce(who, &server, &[], Some(end)).await?;
+                if self.announce(who, &server, &[], Some(end)).await? {
+                    self.note_departure(who);
+                }
             }
         }
         until_true("the event is over", || Timestamp::now().as_secs() >= end).await?;
@@ -325,7 +398,7 @@ impl<'a, S: Subject> Story<'a, S> {
         // Only what somebody waits for is ever fetched.
         let tip = self.fixture.commit(commit);
         let waits = self.said.iter().any(|it| match &it.what {
-            What::State(refs) => refs.values().any(|oid| oid == tip),
+            What::State(state) => state.refs.values().any(|oid| oid == tip),
             _ => false,
         });
         if waits {
@@ -336,11 +409,12 @@ impl<'a, S: Subject> Story<'a, S> {
 
     async fn push(&mut self, to: usize, by: usize, which: &[bool; 2]) -> Result<()> {
         let owner = &self.people[to];
-        let newest = self.said.iter().rev().find_map(|it| match &it.what {
-            What::State(refs) if it.who == by => Some(refs),
+        let all = self.said.iter().enumerate().rev();
+        let mut newest = all.filter_map(|(nth, it)| match &it.what {
+            What::State(state) if it.who == by => Some((nth, &state.refs)),
             _ => None,
         });
-        let Some(says) = newest else {
+        let Some((nth, says)) = newest.next() else {
             return Ok(());
         };
         let Some(current) = self.node.repository(owner, &self.name).await? else {
@@ -365,7 +439,88 @@ impl<'a, S: Subject> Story<'a, S> {
         let mut body = wire::commands(&lines, wire::CAPABILITIES);
         body.extend(self.fixture.pack(lines.iter().map(|(_, new, _)| *new)));
         self.tally.pushes += 1;
-        self.node.push(owner, &self.name, body).await
+        let is_full = to == by && which.iter().all(|chosen| *chosen);
+        let is_owed = is_full && self.is_newest_state(nth) && self.is_host_of(by);
+        self.node.push(owner, &self.name, body).await?;
+        self.owed.extend(is_owed.then_some(nth));
+        Ok(())
+    }
+
+    /// Says whether a state names something, counts at present, and no other counts more.
+    fn is_newest_state(&self, nth: usize) -> bool {
+        let said = &self.said[nth];
+        let mut others = self.said.iter().filter(|it| it.was != Status::Gone);
+        let is_named = matches!(&said.what, What::State(state) if !state.refs.is_empty());
+        is_named
+            && said.was != Status::Gone
+            && !others.any(|it| matches!(it.what, What::State(_)) && newer(&it.event, &said.event))
+    }
+
+    /// The announcement of a person that counts at present.
+    pub(super) fn announced(&self, who: usize) -> Option<&Said> {
+        let theirs = self.said.iter().filter(|it| {
+            let is_announcement = matches!(it.what, What::Announcement { .. });
+            is_announcement && it.who == who && it.was != Status::Gone
+        });
+        theirs.reduce(|best, it| {
+            if newer(&it.event, &best.event) {
+                it
+            } else {
+                best
+            }
+        })
+    }
+
+    /// Says whether a person has a repository here at present, and has not left.
+    fn is_host_of(&self, who: usize) -> bool {
+        let has_left = |said: &Said| {
+            let left = self.left.get(&who);
+            left.is_some_and(|left| newer(left, &said.event))
+        };
+        self.announced(who)
+            .is_some_and(|said| said.lists_us() && !has_left(said))
+    }
+
+    fn request(&self, who: usize, to: usize, commit: usize) -> Event {
+        let (author, owner) = (&self.people[who], &self.people[to]);
+        let tip = self.fixture.commit(commit);
+        let url = self.node.clone_url(&self.name);
+        let url = url.as_deref().unwrap_or("https://elsewhere.example/x.git");
+        author.pull_request(owner, &self.name, tip, url)
+    }
+
+    fn say_request(&mut self, event: Event, who: usize, to: usize, commit: usize, taken: bool) {
+        let tip = self.fixture.commit(commit).to_owned();
+        self.say(event, who, What::Request { to, tip }, taken);
+    }
+
+    /// Pushes the tip of a pull request, or another commit in its place.
+    async fn push_tip(&mut self, to: usize, nth: usize, commit: Option<usize>) -> Result<()> {
+        let said = &self.said[nth];
+        let What::Request { to: meant_for, tip } = &said.what else {
+            unreachable!("only pull requests have tips");
+        };
+        let owner = &self.people[to];
+        let Some(current) = self.node.repository(owner, &self.name).await? else {
+            return Ok(());
+        };
+        let id = said.event.id;
+        let name = nostr_ref(&id);
+        let new = commit.map_or(tip.as_str(), |commit| self.fixture.commit(commit));
+        let old = current.refs.get(&name).map_or(wire::ZERO, String::as_str);
+        let mut body = wire::commands(&[(old, new, &name)], wire::CAPABILITIES);
+        body.extend(self.fixture.pack([new]));
+        self.tally.tips += 1;
+        let is_owed = to == *meant_for
+            && new == tip
+            && said.was == Status::Held
+            && self.is_host_of(to)
+            && current.is_served;
+        self.node.push(owner, &self.name, body).await?;
+        let pushed = self.pushed_tips.entry((to, id)).or_default();
+        pushed.insert(new.to_owned());
+        self.owed.extend(is_owed.then_some(nth));
+        Ok(())
     }
 
     async fn delete_event(&mut self, nth: usize) -> Result<()> {
@@ -400,6 +555,16 @@ impl<'a, S: Subject> Story<'a, S> {
 
 fn expiration(end: u64) -> Vec<String> {
     tag(["expiration", &end.to_string()])
+}
+
+/// The ref of a pull request's tip.
+pub(super) fn nostr_ref(event: &EventId) -> String {
+    format!("refs/nostr/{}", event.to_hex())
+}
+
+/// NIP-01's order.
+pub(super) fn newer(event: &Event, than: &Event) -> bool {
+    (event.created_at, Reverse(event.id)) > (than.created_at, Reverse(than.id))
 }
 
 /// Says whether the node has taken an event that it did not have.

@@ -68,7 +68,7 @@ impl Binary {
         response.json()
     }
 
-    /// The refs that a client is shown.
+    /// The refs that a client is shown, and HEAD.
     async fn refs(&self, path: &str) -> Result<BTreeMap<String, String>> {
         let path = format!("/{path}/info/refs?service=git-upload-pack");
         let listed = self.node.get(&path).await?;
@@ -81,9 +81,11 @@ impl Binary {
         let pairs = pairs.filter(|(_, name)| name.starts_with("refs/"));
         // The length of a line, and a flush before the first, stand before the object.
         let oid = |text: &str| text[text.len().saturating_sub(40)..].to_owned();
-        Ok(pairs
-            .map(|(start, name)| (name.to_owned(), oid(start)))
-            .collect())
+        let refs = pairs.map(|(start, name)| (name.to_owned(), oid(start)));
+        let head = text.split_whitespace();
+        let head = head.filter_map(|word| word.strip_prefix("symref=HEAD:"));
+        let head = head.map(|branch| ("HEAD".to_owned(), branch.to_owned()));
+        Ok(refs.chain(head).collect())
     }
 }
 

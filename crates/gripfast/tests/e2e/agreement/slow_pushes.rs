@@ -11,6 +11,7 @@ use grip_testkit::{
     until_ok, wire,
 };
 use nostr::prelude::Event;
+use serde_json::Value;
 
 use crate::BINARY;
 
@@ -27,6 +28,8 @@ struct Scene {
     before: String,
     /// Waits for the push of the tip.
     state: Event,
+    /// Until when, as long as nothing prolongs it.
+    deadline: Value,
 }
 
 impl Scene {
@@ -45,11 +48,14 @@ impl Scene {
         let state = local.state(10);
         let answer = node.connect().await?.publish_ok(&state).await?;
         ensure!(answer.is_held(), "{answer:?}");
+        let deadline = node.explain(&state.id.to_hex()).await?["deadline"].clone();
+        ensure!(deadline.is_number(), "{deadline}");
         Ok(Self {
             node,
             local,
             before,
             state,
+            deadline,
         })
     }
 
@@ -84,9 +90,16 @@ impl Scene {
         Ok(connection.response().await?.text())
     }
 
-    /// The state is given up, and nothing has moved.
+    /// The state has no more time than it had before the push that was just answered, it is given up,
+    /// and nothing has moved.
     async fn is_given_up(&self) -> Result<()> {
         let id = self.state.id.to_hex();
+        let explained = self.node.explain(&id).await?;
+        ensure!(
+            explained["status"] != "held" || explained["deadline"] == self.deadline,
+            "prolonged from {}: {explained}",
+            self.deadline
+        );
         until_ok("the state is given up", async || {
             let explained = self.node.explain(&id).await?;
             Ok((explained["status"] != "held").then_some(()))
