@@ -24,5 +24,5 @@ pub use database::{Db, Engine, Fence, Location, Server, WritePermit, WriterStats
 pub use error::{DbError, OpenError, ServerError};
 pub use statement::Statement;
 #[cfg(any(test, feature = "testing"))]
-pub use testing::{TestDatabase, prepare_all};
+pub use testing::{TestDatabase, plan, prepare_all};
 pub use value::{Column, Value};

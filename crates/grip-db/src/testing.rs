@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tempfile::TempDir;
 
-use crate::{Db, Location, Server};
+use crate::{Db, Engine, Location, Server, Statement, Value};
 
 /// A fresh database that goes with the test: a file in a directory of its own, or a database of
 /// its own on the test's server.
@@ -120,8 +120,27 @@ macro_rules! on_both_engines {
     )+};
 }
 
+/// The plan of a statement, as the engine explains it.
+pub async fn plan(db: &Db, statement: &Statement, values: &[Value]) -> String {
+    let text = statement.text(db.engine());
+    let explain = |text: String| &*Box::leak(Box::new(Statement::new("EXPLAIN", text.leak())));
+    let rows: Vec<String> = match db.engine() {
+        Engine::Sqlite => {
+            let explain = explain(format!("EXPLAIN QUERY PLAN {text}"));
+            let rows: Vec<(i64, i64, i64, String)> = db.fetch_all(explain, values).await.unwrap();
+            rows.into_iter().map(|row| row.3).collect()
+        }
+        Engine::Postgres => {
+            let explain = explain(format!("EXPLAIN {text}"));
+            let rows: Vec<(String,)> = db.fetch_all(explain, values).await.unwrap();
+            rows.into_iter().map(|row| row.0).collect()
+        }
+    };
+    rows.join("\n")
+}
+
 /// Prepares every statement on the engine of `db`, and names the first that it refuses.
-pub async fn prepare_all(db: &Db, statements: &[&'static crate::Statement]) -> Result<(), String> {
+pub async fn prepare_all(db: &Db, statements: &[&'static Statement]) -> Result<(), String> {
     for statement in statements {
         let prepared = db.prepare(statement).await;
         prepared.map_err(|error| format!("{}: {error:?}", statement.name))?;

@@ -336,6 +336,21 @@ impl Node {
         self.as_operator(command)
     }
 
+    /// Lines that the operator types into a shell, where `gripfast` is this binary and the account
+    /// `gripfast` that of the test; the first one that fails ends them.
+    #[expect(clippy::disallowed_methods, reason = "tests run the real binary")]
+    pub fn shell(&self, lines: &str) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new("sh");
+        let script = format!(
+            "gripfast() {{ '{}' \"$@\"; }}\n\
+             chown() {{ shift 2; command chown -R \"$(id -u):\" \"$@\"; }}\n\
+             set -e\n{lines}",
+            self.binary.display()
+        );
+        command.args(["-c", &script]);
+        self.as_operator(command)
+    }
+
     fn as_operator(&self, mut command: tokio::process::Command) -> tokio::process::Command {
         command
             .current_dir(self.dir.path())

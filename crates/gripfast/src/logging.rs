@@ -55,3 +55,45 @@ pub(crate) fn start(settings: &Settings) -> anyhow::Result<LogLevel> {
     }
     Ok(LogLevel(handle))
 }
+
+#[cfg(test)]
+mod tests {
+    use grip_testkit::CapturedLog;
+    use tracing::subscriber::with_default;
+
+    use super::*;
+
+    /// The words of all lines that are written at `level`.
+    fn written(level: &str) -> String {
+        let log = CapturedLog::default();
+        let lines = tracing_subscriber::fmt::layer().with_writer(log.clone());
+        let registry = tracing_subscriber::registry().with(filter(level).unwrap());
+        with_default(registry.with(lines), || {
+            tracing::info!("ours");
+            tracing::info!(target: "audit", "of an operator");
+            tracing::info!(target: "libp2p_swarm", "of a connection");
+            tracing::warn!(target: "libp2p_kad::behaviour", "of a query");
+            tracing::warn!(target: "yamux::connection", "of a stream");
+            tracing::error!(target: "libp2p_tcp", "of a failure");
+        });
+        log.text()
+    }
+
+    #[test]
+    fn libraries_say_nothing_of_single_connections_unless_they_are_named() {
+        let usual = written("info");
+        for line in ["ours", "of an operator", "of a failure"] {
+            assert!(usual.contains(line), "{usual}");
+        }
+        for line in ["of a connection", "of a query", "of a stream"] {
+            assert!(!usual.contains(line), "{usual}");
+        }
+        let named = written("info,libp2p_swarm=info");
+        assert!(named.contains("of a connection"), "{named}");
+        let quiet = written("error");
+        assert!(
+            quiet.contains("of an operator") && !quiet.contains("ours"),
+            "{quiet}"
+        );
+    }
+}

@@ -147,6 +147,32 @@ fn every_alert_leads_to_what_can_be_done_about_it() {
 }
 
 #[test]
+fn every_setting_for_a_busy_node_is_an_option() {
+    let page = include_str!("../../../docs/troubleshooting.md");
+    let (_, section) = page.split_once("Alert `GripfastBusy`").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| "));
+    let settings = rows.filter_map(|row| row.split(" | ").nth(1));
+    // Every second part is in code.
+    let mut named: Vec<_> = settings
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .collect();
+    let after = section.rsplit("|\n").next().unwrap();
+    named.extend(after.split('`').skip(1).step_by(2));
+    assert!(
+        named.contains(&"max_pushes") && named.len() >= 5,
+        "{named:?}"
+    );
+    let output = gripfast(dir().path(), &["config", "--json"], &[]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let options = json["options"].as_array().unwrap();
+    for name in named {
+        let option = options.iter().find(|option| option["key"] == name);
+        assert!(option.is_some_and(|it| it["has_effect"] == true), "{name}");
+    }
+}
+
+#[test]
 fn a_node_keeps_its_files_to_itself() {
     let dir = dir();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,3 +1,4 @@
+mod definitions;
 mod engines;
 
 use std::error::Error as _;

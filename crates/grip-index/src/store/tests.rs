@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use grip_db::{DbError, Engine, Statement, TestDatabase};
+use grip_db::{DbError, TestDatabase, plan};
 use grip_queue::{NewJob, Queue};
 
 use super::{
@@ -81,27 +81,6 @@ async fn claimed_again(ending: &Ending) -> Ending {
 async fn counts(store: &Store) -> (i64, i64, i64) {
     let status = store.status(&[]).await.unwrap();
     (status.tags, status.claims, status.versions)
-}
-
-/// The plan of a statement, as the engine explains it.
-async fn plan(test: &TestDatabase, statement: &Statement) -> String {
-    let db = test.db();
-    let text = statement.text(db.engine());
-    let values = [0.into(), 2_000.into()];
-    let explain = |text: String| &*Box::leak(Box::new(Statement::new("EXPLAIN", text.leak())));
-    let rows: Vec<String> = match db.engine() {
-        Engine::Sqlite => {
-            let explain = explain(format!("EXPLAIN QUERY PLAN {text}"));
-            let rows: Vec<(i64, i64, i64, String)> = db.fetch_all(explain, &values).await.unwrap();
-            rows.into_iter().map(|row| row.3).collect()
-        }
-        Engine::Postgres => {
-            let explain = explain(format!("EXPLAIN {text}"));
-            let rows: Vec<(String,)> = db.fetch_all(explain, &values).await.unwrap();
-            rows.into_iter().map(|row| row.0).collect()
-        }
-    };
-    rows.join("\n")
 }
 
 grip_db::statements! {
@@ -260,7 +239,8 @@ grip_db::on_both_engines! {
         assert_eq!(store.stamp().await.unwrap(), last_ns);
         assert_eq!(store.status(&[]).await.unwrap().versions, 20_000);
         for statement in [&sql::SEEN, &sql::CREATED] {
-            let plan = plan(&test, statement).await.to_lowercase();
+            let values = [0.into(), 2_000.into()];
+            let plan = plan(test.db(), statement, &values).await.to_lowercase();
             let is_range = plan.contains("using index") || plan.contains("using integer primary key")
                 || plan.contains("index scan");
             assert!(is_range, "{plan}");

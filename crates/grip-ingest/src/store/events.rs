@@ -76,17 +76,23 @@ pub struct EventQuery {
     pub actor: Option<i64>,
 }
 
-/// The position of an event in the list: when it came and its id.
+/// The position of an event in the list: when it happened and its id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EventCursor {
-    pub created_at: i64,
+    pub at: i64,
     pub id: String,
 }
 
 impl StoredEvent {
+    /// When it happened, in milliseconds since 1970; when it was learned of, where GitHub does not
+    /// say.
+    pub fn at(&self) -> i64 {
+        self.github_created_at.unwrap_or(self.created_at)
+    }
+
     pub fn cursor(&self) -> EventCursor {
         EventCursor {
-            created_at: self.created_at,
+            at: self.at(),
             id: self.id.clone(),
         }
     }
@@ -119,7 +125,7 @@ impl Store {
     pub(crate) async fn events(&self, query: &EventQuery) -> Result<Vec<StoredEvent>, DbError> {
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         let (at, id) = match &query.after {
-            Some(place) => (place.created_at, place.id.clone()),
+            Some(place) => (place.at, place.id.clone()),
             None => (i64::MAX, String::new()),
         };
         let mut values: Vec<Value> = vec![at.into(), id.into(), limit.into()];

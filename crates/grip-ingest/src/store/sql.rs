@@ -1,14 +1,26 @@
 //! The statements that do not depend on the list of fields.
 
+/// When a push happened; when it was learned of, where GitHub does not say. Indexes are over these
+/// very words.
+macro_rules! event_time {
+    () => {
+        "coalesce(github_created_at, created_at)"
+    };
+}
+
 /// A page of events, the latest first: $1, $2 where it begins, $3 how many.
 macro_rules! page {
     ($wanted:literal) => {
         concat!(
             "SELECT id, event_id, delivery_id, actor_id, actor_login, repository_id, \
              repository_name, push_id, ref AS git_ref, head, \"before\", github_created_at, source, created_at, raw \
-             FROM push_events WHERE (created_at, id) < ($1, $2) ",
+             FROM push_events WHERE (",
+            event_time!(),
+            ", id) < ($1, $2) ",
             $wanted,
-            " ORDER BY created_at DESC, id DESC LIMIT $3"
+            " ORDER BY ",
+            event_time!(),
+            " DESC, id DESC LIMIT $3"
         )
     };
 }

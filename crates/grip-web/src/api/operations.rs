@@ -191,7 +191,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     json::<Verified>("POST", "/api/v1/index/verify", "Verify 256 records of the checksum database", &[("page", "`next` of the page before; 0 without it")]),
     json::<IndexedRepos>("GET", "/api/v1/index/repos", "Indexed repositories, page by page", &[AFTER, LIMIT]),
     json::<IndexedRepo>("GET", "/api/v1/index/repos/{name...}", "One indexed repository, and why each tag is in the feed or not", &[AFTER, ("limit", "most tags; 200 at most")]),
-    json::<PushPage>("GET", "/api/v1/github/events", "Pushes on GitHub, the latest first", &[("repo", "number or `owner/name`"), ("actor", "number or login"), ("since", "a moment, or milliseconds since 1970"), ("cursor", "`next` of the page before"), ("limit", "most pushes; 100 without it, 500 at most"), RAW]),
+    json::<PushPage>("GET", "/api/v1/github/events", "Pushes on GitHub by when they happened, the latest first", &[("repo", "number or `owner/name`"), ("actor", "number or login"), ("since", "none that happened before this moment, or these milliseconds since 1970"), ("cursor", "`next` of the page before"), ("limit", "most pushes; 100 without it, 500 at most"), RAW]),
     json::<Open>("GET", "/api/v1/github/users/{user}", "A person, by number or login; keys of GitHub", &[RAW]),
     json::<Open>("GET", "/api/v1/github/repos/{name...}", "A repository, by number or `owner/name`; keys of GitHub", &[RAW]),
     operation("GET", "/api/v1/github/avatars/{user}", "The picture of a person, by number", NONE, Answer::Other("image/*")),

@@ -148,6 +148,7 @@ fn push_line(push: StoredEvent, frame: &Frame) -> PushLine {
     let is_zero = |oid: &str| oid.bytes().all(|byte| byte == b'0');
     let is_removed = is_zero(&push.head);
     PushLine {
+        at: push.at(),
         href: format!("{}api/v1/github/events?repo={id}", frame.root()),
         repository: push
             .repository_name
@@ -161,7 +162,6 @@ fn push_line(push: StoredEvent, frame: &Frame) -> PushLine {
         short: (!is_removed).then(|| push.head.chars().take(10).collect()),
         head: push.head,
         who: push.actor_login.unwrap_or_else(|| "somebody".to_owned()),
-        at: push.github_created_at.unwrap_or(push.created_at),
     }
 }
 

@@ -73,10 +73,49 @@ async fn pages_of_any_length_show_every_push_once_the_latest_first() -> Result<(
 }
 
 #[tokio::test]
+async fn after_a_backfill_the_newest_push_stays_first() -> Result<()> {
+    let watching = Watching::start().await?;
+    let dated = |number: u32, name: &str, year: u32| {
+        let mut event = event(number, name);
+        event["created_at"] = json!(format!("{year}-01-31T12:00:00Z"));
+        event
+    };
+    watching.accept([dated(0, "acme/newest", 2026)]).await?;
+    // More than the page shows, the oldest last.
+    let old = (1..=30).map(|n| dated(n, &format!("acme/old-{n}"), 1990 + n));
+    watching.accept(old).await?;
+    let whole = follow(&watching, 500).await?;
+    let newest_first = [0].into_iter().chain((1..=30).rev());
+    let newest_first: Vec<String> = newest_first
+        .map(|n| event(n, "")["id"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(whole, newest_first);
+    for limit in [1, 7, 31] {
+        assert_eq!(follow(&watching, limit).await?, whole, "{limit}");
+    }
+    let since = "/api/v1/github/events?since=2019-06-01T00:00:00Z";
+    let since = watching.json(since).await?;
+    assert_eq!(
+        since["events"].as_array().map(Vec::len),
+        Some(2),
+        "by when it happened"
+    );
+
+    let html = watching.node.get("/github").await?.text();
+    let position = |name: &str| html.find(name);
+    assert!(position("acme/newest").is_some(), "{html}");
+    assert!(position("acme/newest") < position("acme/old-30"), "{html}");
+    assert!(position("acme/old-30") < position("acme/old-29"), "{html}");
+    assert_eq!(position("acme/old-1<"), None, "{html}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn pushes_are_filtered_by_repository_person_and_moment() -> Result<()> {
     let watching = known().await?;
     let mut other = event(1, "else/where");
     other["repo"]["id"] = json!(99);
+    other["created_at"] = json!("2099-12-31T12:00:00Z");
     watching.accept([other]).await?;
     let names = |page: Value| -> Vec<String> {
         let events = page["events"].as_array().cloned().unwrap_or_default();

@@ -59,6 +59,63 @@ async fn a_repository_is_read_and_cloned_without_its_suffix() -> Result<()> {
     Ok(())
 }
 
+/// What will be the same in a moment.
+#[tokio::test]
+async fn pages_of_permanent_errors_do_not_say_try_again() -> Result<()> {
+    let node = Node::start_indexed(None).await?;
+    let accept = [("accept", "text/html")];
+    for (path, status) in [
+        ("/index?limit=0", 400),
+        ("/index?since=x", 400),
+        ("/go/x/@v/list", 404),
+        ("/go/x.example/y/@v/list", 404),
+        ("/go/x/@v/v1.0.0.what", 404),
+        ("/no/such/page", 404),
+    ] {
+        let page = node.ask("GET", path, &accept, b"").await?;
+        assert_eq!(page.status, status, "{path}: {}", page.text());
+        let shown = page.text();
+        assert!(shown.contains("<h1>"), "{path}: {shown}");
+        assert!(
+            !shown.to_lowercase().contains("try again"),
+            "{path}: {shown}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_home_page_counts_what_the_list_has() -> Result<()> {
+    let node = Node::start().await?;
+    let tree = WorkTree::with_commit()?;
+    for name in ["one", "two", "three"] {
+        node.host(&Author::new(), name, &tree).await?;
+    }
+    // Held: there is a repository on the disk for each, and nothing in it.
+    node.announce(&Author::new(), "four").await?;
+    node.wait_for_data(&Author::new(), "five").await?;
+    let rows = |html: &str| {
+        let names = ["one", "two", "three", "four", "five"];
+        let is_listed = |name: &&str| html.contains(&format!("/{name}\""));
+        names.into_iter().filter(is_listed).count()
+    };
+    // The list may be a moment old.
+    until("the home page counts three", || async {
+        let home = node.get("/").await.ok()?.text();
+        let is_counted = home.contains("<b>3</b><small>repositories</small>");
+        (is_counted && rows(&home) == 3).then_some(())
+    })
+    .await?;
+    let list = node.get("/repositories").await?.text();
+    assert_eq!(rows(&list), 3, "{list}");
+    // The operator's list has those that are held as well, and says so of each.
+    let listed = node.get("/api/v1/repos").await?.json()?;
+    let all = listed["repositories"].as_array().expect("there is a list");
+    let served = all.iter().filter(|one| one["status"] == "served");
+    assert_eq!((all.len(), served.count()), (5, 3), "{listed}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_is_not_here_gets_a_page_that_helps() -> Result<()> {
     let node = Node::start().await?;

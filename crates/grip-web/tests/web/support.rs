@@ -29,6 +29,8 @@ use crate::forge::Forge;
 /// What opens the node to its operator.
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
+const DATABASE: &str = "node.sqlite";
+
 /// A whole node on a port of its own.
 pub struct Node {
     pub addr: SocketAddr,
@@ -39,7 +41,7 @@ pub struct Node {
     pub queue: Queue,
     pub index: Option<Arc<Index>>,
     hosted: Option<Hosted>,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Node {
@@ -84,13 +86,41 @@ impl Node {
         sync: SyncHandle,
         features: impl FnOnce(Base) -> BoxFuture<'static, Result<Features>>,
     ) -> Result<Self> {
-        let dir = TempDir::new()?;
+        Self::start_in(TempDir::new()?, change, sync, features).await
+    }
+
+    /// Stops this node, and starts another one on its data once `meanwhile` has touched the database.
+    pub async fn restart(
+        self,
+        sync: SyncHandle,
+        meanwhile: impl AsyncFnOnce(&Db) -> Result<()>,
+    ) -> Result<Self> {
+        self.stop(Duration::from_secs(10)).await;
+        let dir = self.into_dir();
+        let db = Db::open(&dir.path().join(DATABASE)).await?;
+        meanwhile(&db).await?;
+        db.close().await;
+        let features = |_| async { Ok(Features::default()) }.boxed();
+        Self::start_in(dir, |_| {}, sync, features).await
+    }
+
+    /// What it was made of is closed then.
+    fn into_dir(self) -> TempDir {
+        self.dir
+    }
+
+    async fn start_in(
+        dir: TempDir,
+        change: impl FnOnce(&mut WebSettings),
+        sync: SyncHandle,
+        features: impl FnOnce(Base) -> BoxFuture<'static, Result<Features>>,
+    ) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let addr = listener.local_addr()?;
         let service = Service::parse(&addr.to_string())?;
         let group = TaskGroup::new("node");
         let store = EventStore::open(&dir.path().join("events"), Default::default())?;
-        let db = Db::open(&dir.path().join("node.sqlite")).await?;
+        let db = Db::open(&dir.path().join(DATABASE)).await?;
         let repositories = Repositories::open(Options::new(dir.path().join("git")))?;
         let (relay, writer) = Relay::start(store.clone(), Default::default(), &group);
         let grasp = Grasp::start(Parts {
@@ -160,7 +190,7 @@ impl Node {
             queue,
             index,
             hosted,
-            _dir: dir,
+            dir,
         })
     }
 

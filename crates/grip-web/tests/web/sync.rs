@@ -1,6 +1,7 @@
 //! The search for missing data: API, metrics, probes, pages.
 
 use anyhow::Result;
+use grip_db::Db;
 use grip_follow::RelayUrl;
 use grip_nostr::RepoAddr;
 use grip_testkit::{Author, http::must_contain};
@@ -18,6 +19,8 @@ pub struct Figures {
     pub backend: Backend,
     pub tried: Vec<UrlAttempt>,
     pub replicas: Vec<ReplicaReport>,
+    /// Attempts under way.
+    pub running: usize,
 }
 
 impl Default for Figures {
@@ -27,6 +30,7 @@ impl Default for Figures {
             backend: Backend::Memory,
             tried: Vec::new(),
             replicas: Vec::new(),
+            running: 1,
         }
     }
 }
@@ -34,7 +38,7 @@ impl Default for Figures {
 impl SyncReport for Figures {
     fn totals(&self) -> SyncTotals {
         SyncTotals {
-            running: 1,
+            running: self.running,
             attempts_total: 12,
             requests_total: 56,
             oids_fetched_total: 34,
@@ -279,6 +283,57 @@ async fn without_redis_the_node_is_ready_and_says_what_it_lacks() -> Result<()> 
     assert!(page.contains("Redis cannot be reached"), "{page}");
     let metrics = node.get("/metrics").await?.text();
     assert!(metrics.contains("throttle_backend{backend=\"fallback\"} 1"));
+    Ok(())
+}
+
+grip_db::statements! {
+    mod journal {
+        SEARCH_AT = "UPDATE purgatory SET expires_at = $1 WHERE class = 'sync'";
+    }
+}
+
+#[tokio::test]
+async fn a_search_that_has_stalled_is_named_with_the_next_step() -> Result<()> {
+    let figures = |running| {
+        SyncHandle::new(Figures {
+            running,
+            ..Figures::default()
+        })
+    };
+    let stalled = async |node: &Node| {
+        let ready = node.get("/readyz").await?;
+        assert_eq!(ready.status, 200, "it serves all the same");
+        let degraded = ready.json()?["degraded"]["sync"].take();
+        anyhow::Ok(degraded.as_str().unwrap_or_default().to_owned())
+    };
+    let overdue = async |db: &Db, minutes: i64| {
+        let at = jiff::Timestamp::now().as_millisecond() - minutes * 60_000;
+        assert_eq!(db.execute(&journal::SEARCH_AT, &[at.into()]).await?, 1);
+        anyhow::Ok(())
+    };
+    let node = Node::start_whole(|_| {}, figures(0)).await?;
+    node.wait_for_data(&Author::new(), "tides").await?;
+    assert_eq!(stalled(&node).await?, "", "its time has not come");
+
+    let node = node
+        .restart(figures(0), async |db| overdue(db, 8).await)
+        .await?;
+    assert_eq!(stalled(&node).await?, "", "it may take a while");
+
+    let node = node
+        .restart(figures(0), async |db| overdue(db, 12).await)
+        .await?;
+    must_contain(
+        &stalled(&node).await?,
+        &["tides", "due for 12 minutes", "gripfast sync status"],
+    );
+    let status = node.get("/api/v1/status").await?.text();
+    assert!(status.contains("due for 12 minutes"), "{status}");
+
+    let node = node
+        .restart(figures(1), async |db| overdue(db, 12).await)
+        .await?;
+    assert_eq!(stalled(&node).await?, "", "others are looked for");
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use grip_tasks::TaskGroup;
 use grip_testkit::{assert_matches, until_true};
 
+use super::definitions::{checks, words};
 use crate::{Column, Connection, DbError, TestDatabase, Value};
 
 crate::statements! {
@@ -215,13 +216,43 @@ async fn both_schemas_have_the_same_tables_types_indexes_and_constraints() {
     assert!(columns.iter().any(is_there), "{columns:?}");
     assert_eq!(columns, read(&shared, &schema::COLUMNS).await);
 
-    // The columns of an index, whether it is unique, and which rows it has.
-    let indexes = read(&file, &schema::INDEXES).await;
+    // The columns of an index, whether it is unique, and its definition: expressions, directions
+    // and which rows it has.
+    let indexes = async |database: &TestDatabase| {
+        let mut indexes = read(database, &schema::INDEXES).await;
+        for index in &mut indexes {
+            index[4] = words(&index[4]);
+        }
+        indexes
+    };
+    let of_file = indexes(&file).await;
+    let is_there = |words: &str| of_file.iter().any(|index| index[4].ends_with(words));
     assert!(
-        indexes.iter().any(|index| index[1] == "queue_due"),
-        "{indexes:?}"
+        is_there("on queue id where dead_at is not null"),
+        "{of_file:?}"
     );
-    assert_eq!(indexes, read(&shared, &schema::INDEXES).await);
+    assert!(
+        is_there("coalesce github_created_at , created_at , id"),
+        "{of_file:?}"
+    );
+    assert_eq!(of_file, indexes(&shared).await);
+
+    // SQLite has its constraints in the definition of the table alone.
+    let of_file = read(&file, &schema::CHECKS).await.into_iter();
+    let of_file = of_file.flat_map(|row| {
+        let checks = checks(&row[1]).into_iter();
+        checks.map(move |check| (row[0].clone(), check))
+    });
+    let mut of_file: Vec<_> = of_file.collect();
+    let of_server = read(&shared, &schema::CHECKS).await.into_iter();
+    let of_server = of_server.map(|row| (row[0].clone(), words(&row[1])));
+    let mut of_server: Vec<_> = of_server.collect();
+    of_file.sort();
+    of_server.sort();
+    let known = ("index_clock".to_owned(), "check id = 1".to_owned());
+    assert!(of_file.contains(&known), "{of_file:?}");
+    assert_eq!(of_file, of_server);
+
     let keys = read(&file, &schema::KEYS).await;
     assert!(
         keys.iter()
@@ -255,7 +286,7 @@ crate::statements! {
                          CASE l.\"unique\" WHEN 1 THEN 'unique' ELSE 'plain' END, \
                          (SELECT group_concat(coalesce(i.name, '(expression)'), ',') \
                           FROM (SELECT name FROM pragma_index_info(m.name) ORDER BY seqno) i), \
-                         CASE l.partial WHEN 1 THEN 'some' ELSE 'all' END \
+                         m.sql \
                      FROM sqlite_master m JOIN pragma_index_list(m.tbl_name) l ON l.name = m.name \
                      WHERE m.type = 'index' AND m.sql IS NOT NULL \
                      AND m.tbl_name NOT LIKE '_sqlx%' ORDER BY 1, 2",
@@ -266,13 +297,22 @@ crate::statements! {
                             FROM unnest(i.indkey) WITH ORDINALITY AS k (number, place) \
                             LEFT JOIN pg_attribute a \
                                 ON a.attrelid = i.indrelid AND a.attnum = k.number AND k.number > 0), \
-                           CASE WHEN i.indpred IS NULL THEN 'all' ELSE 'some' END \
+                           pg_get_indexdef(i.indexrelid) \
                        FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
                        JOIN pg_class t ON t.oid = i.indrelid \
                        JOIN pg_namespace n ON n.oid = t.relnamespace \
                        WHERE n.nspname = 'public' AND t.relname NOT LIKE '\\_sqlx%' \
                        AND NOT EXISTS (SELECT 1 FROM pg_constraint p WHERE p.conindid = i.indexrelid) \
                        ORDER BY 1, 2",
+        };
+        CHECKS = {
+            sqlite: "SELECT name, sql, '', '', '' FROM sqlite_master \
+                     WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE '_sqlx%'",
+            postgres: "SELECT t.relname::text, pg_get_constraintdef(p.oid), '', '', '' \
+                       FROM pg_constraint p JOIN pg_class t ON t.oid = p.conrelid \
+                       JOIN pg_namespace n ON n.oid = t.relnamespace \
+                       WHERE n.nspname = 'public' AND p.contype = 'c' \
+                       AND t.relname NOT LIKE '\\_sqlx%'",
         };
         // Primary keys and unique constraints, by table.
         KEYS = {

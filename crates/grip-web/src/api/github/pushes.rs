@@ -16,7 +16,7 @@ const MOST_LOOKED: usize = 2_000;
 pub(crate) struct PushQuery {
     /// `limit` is that of the page.
     pub(crate) events: EventQuery,
-    /// None that came before.
+    /// None that happened before.
     pub(crate) since_ms: Option<i64>,
     /// Sees also what is not public.
     pub(crate) is_operator: bool,
@@ -40,7 +40,7 @@ pub(crate) async fn pushes(ingest: &Ingest, wanted: PushQuery) -> Result<Page, D
         let found = ingest.events(&query).await?;
         let is_last = found.len() < query.limit;
         for push in found {
-            if push.created_at < since {
+            if push.at() < since {
                 return Ok(page);
             }
             query.after = Some(push.cursor());

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::PATH;
 use crate::{
     cli::NodeRequest,
-    commands::{client::Node, table::Table},
+    commands::{client::Node, progress::Progress, table::Table},
 };
 
 /// Succeeds when nothing is wrong with the log.
@@ -35,7 +35,7 @@ pub(super) fn run(
         log.check_since(before, head)?;
     }
     log.check_records(head)?;
-    let verified = pages(node)?;
+    let verified = pages(node, head.size)?;
     if let Some(file) = since.filter(|_| verified.wrong.is_empty()) {
         fs::write(file, note).with_context(|| format!("cannot keep {}", file.display()))?;
     }
@@ -56,10 +56,11 @@ pub(super) fn run(
     }
 }
 
-/// Has the node compare all records with its files and tiles.
-fn pages(node: &Node<'_>) -> anyhow::Result<Verified> {
+/// Has the node compare all records, of which there are about `total`, with its files and tiles.
+fn pages(node: &Node<'_>, total: u64) -> anyhow::Result<Verified> {
     let path = [&PATH[..], &["verify"]].concat();
     let mut sum = Verified::default();
+    let mut progress = Progress::items("verify files", total);
     let mut next = Some(0);
     while let Some(page) = next {
         let page = node.change(Method::POST, &path, &[("page", &page.to_string())])?;
@@ -69,7 +70,10 @@ fn pages(node: &Node<'_>) -> anyhow::Result<Verified> {
         sum.not_here.extend(page.not_here);
         sum.wrong.extend(page.wrong);
         next = page.next;
+        // Some may have come since.
+        progress.set(sum.records, total.max(sum.records));
     }
+    progress.finish();
     Ok(sum)
 }
 
@@ -128,6 +132,7 @@ impl Log<'_> {
     /// Checks that the records that are served are those that the head is signed for.
     fn check_records(&self, head: TreeHead) -> anyhow::Result<()> {
         let mut frontier = Frontier::default();
+        let mut progress = Progress::items("verify records", head.size);
         while frontier.size() < head.size {
             let tile = Tile {
                 contents: Contents::Records,
@@ -149,7 +154,9 @@ impl Log<'_> {
                 frontier.size() == end,
                 "tile {tile} has not all of its records"
             );
+            progress.add(tile.width);
         }
+        progress.finish();
         let why = "the records that are served are not those that the head is signed for";
         ensure!(frontier.root() == head.hash, why);
         Ok(())

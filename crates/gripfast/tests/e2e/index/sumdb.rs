@@ -7,9 +7,10 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use grip_testkit::{Node, until_ok};
-use grip_tlog::{Hash, TreeHead, Verifier, check_consistency};
+use grip_testkit::{Node, http::must_contain, until_ok};
+use grip_tlog::{Contents, Hash, Signer, Tile, TreeHead, Verifier, WIDTH, check_consistency};
 use serde_json::Value;
+use sqlx::{ConnectOptions as _, Connection as _, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
 
 use crate::{
@@ -53,6 +54,39 @@ impl Log {
         let response = node.get(&format!("/go/sumdb/{}/{path}", self.name)).await?;
         ensure!(response.status == 200, "{path}: {response:?}");
         Ok(response.text())
+    }
+
+    /// The head once the log has so many records.
+    async fn of_size(&self, node: &Node, size: u64) -> Result<TreeHead> {
+        until_ok("the versions are logged", async || {
+            let head = self.head(&self.get(node, "latest").await?)?;
+            Ok((head.size == size).then_some(head))
+        })
+        .await
+    }
+
+    /// The modules and versions of all records, from the data tiles.
+    async fn records(&self, node: &Node, size: u64) -> Result<Vec<(String, String)>> {
+        let mut records = Vec::new();
+        while (records.len() as u64) < size {
+            let first = records.len() as u64;
+            let tile = Tile {
+                contents: Contents::Records,
+                index: first / WIDTH,
+                width: WIDTH.min(size - first),
+            };
+            let text = self.get(node, &format!("tile/{tile}")).await?;
+            for record in text.split_terminator("\n\n") {
+                let mut lines = record.lines();
+                let number = lines.next().context("a number")?;
+                ensure!(number == records.len().to_string(), "{record}");
+                let mut words = lines.next().context("a sum")?.split(' ');
+                let (path, version) = words.next().zip(words.next()).context("a version")?;
+                records.push((path.to_owned(), version.to_owned()));
+            }
+            ensure!(records.len() as u64 == first + tile.width, "{text}");
+        }
+        Ok(records)
     }
 
     /// Checks that the log of `new` begins with all of `old`.
@@ -108,7 +142,7 @@ async fn go_checks_modules_against_the_log_by_the_proxy_and_directly() -> Result
     // A client of before, which checks nothing; and one that knows only another key.
     let old = Go::new(&node)?;
     old.run(&["get", &format!("{path}@v1.0.0")]).await?;
-    let other = grip_tlog::Signer::new(&log.name, &[9; 32])?;
+    let other = Signer::new(&log.name, &[9; 32])?;
     let wrong = Go::checking(&node, &format!("{} {}", other.verifier(), log.url))?;
     let refused = wrong.run(&["get", &format!("{path}@v1.0.0")]).await;
     let said = format!(
@@ -267,6 +301,98 @@ async fn a_follower_proves_from_visit_to_visit_that_it_missed_nothing() -> Resul
     };
     let now = last.context("the last head")?;
     ensure!(log.check_since(&node, forged, now).await.is_err());
+    Ok(())
+}
+
+/// Runs `gripfast index verify`, which must end with exit code 1 and these words.
+async fn must_be_refused(node: &Node, arguments: &[&str], words: &str) -> Result<()> {
+    let arguments = [&["index", "verify"][..], arguments].concat();
+    let output = node.command(&arguments).output().await?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(
+        output.status.code() == Some(1) && said.contains(words),
+        "{words}: {:?} {said}",
+        output.status
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_log_of_several_tiles_is_verified_and_what_was_forged_or_damaged_ends_with_1()
+-> Result<()> {
+    const RECORDS: u64 = 300;
+    let mut node = Node::start(BINARY).await?;
+    let mut module = released(&node, "many").await?;
+    let log = Log::of(&node).await?;
+    let first = log.of_size(&node, 1).await?;
+    let (_, cursor) = lines(&node, "/index/changes").await?;
+    let commit = module.tags["v1.0.0"].clone();
+    for number in 1..RECORDS {
+        module.tags.insert(format!("v1.{number}.0"), commit.clone());
+    }
+    module.publish(&node).await?;
+    let head = log.of_size(&node, RECORDS).await?;
+    log.check_since(&node, first, head).await?;
+
+    // What the feed has added between the two heads is what the log has between them.
+    let (changes, _) = lines(&node, &format!("/index/changes?cursor={cursor}")).await?;
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+    let added = changes.iter().filter(|line| line["Op"] == "added");
+    let mut added: Vec<_> = added
+        .map(|line| (text(line, "Path"), text(line, "Version")))
+        .collect();
+    let mut logged = log.records(&node, head.size).await?.split_off(1);
+    added.sort();
+    logged.sort();
+    ensure!(added == logged, "{added:?} {logged:?}");
+
+    let kept = node.work_dir().join("head");
+    let since = ["--since", kept.to_str().context("a path")?];
+    let said = node
+        .run(&[&["index", "verify"][..], &since].concat())
+        .await?;
+    ensure!(said.contains("300 records"), "{said}");
+    let shown = node.command_on_terminal(&["index", "verify"]).output();
+    let shown = String::from_utf8_lossy(&shown.await?.stdout).into_owned();
+    must_contain(&shown, &["verify records", "/300", "left", "300 records"]);
+
+    // A head that somebody else signed; and one with the key of this log that it never had.
+    let honest = fs::read_to_string(&kept)?;
+    let stranger = Signer::new(&log.name, &[9; 32])?;
+    fs::write(&kept, stranger.sign(&head.to_note()))?;
+    must_be_refused(&node, &since, "holds no head of this log").await?;
+    let mut seed = [0; 32];
+    let key = fs::read_to_string(node.data_dir().join("sumdb.key"))?;
+    faster_hex::hex_decode(key.trim().as_bytes(), &mut seed)?;
+    let own = Signer::new(&log.name, &seed)?;
+    let (size, hash) = (WIDTH + 1, Hash([1; 32]));
+    fs::write(&kept, own.sign(&TreeHead { size, hash }.to_note()))?;
+    must_be_refused(&node, &since, "changed since the last time").await?;
+    let size = RECORDS + 1;
+    fs::write(&kept, own.sign(&TreeHead { size, hash }.to_note()))?;
+    must_be_refused(&node, &since, "fewer records than the last time").await?;
+
+    // One sum of the first tile, which is whole.
+    node.stop().await?;
+    damage(&node.data_dir().join("gripfast.sqlite")).await?;
+    node.launch().await?;
+    fs::write(&kept, &honest)?;
+    must_be_refused(&node, &since, "not those that the head is signed for").await?;
+    ensure!(
+        fs::read_to_string(&kept)? == honest,
+        "the head of before stays"
+    );
+    Ok(())
+}
+
+/// Changes a sum that was logged, behind the back of the node.
+async fn damage(database: &Path) -> Result<()> {
+    let options = SqliteConnectOptions::new().filename(database);
+    let mut connection = options.connect().await?;
+    let changed = "UPDATE sumdb_records SET zip_sum = go_mod_sum WHERE id = 7";
+    let changed = sqlx::query(changed).execute(&mut connection).await?;
+    connection.close().await?;
+    ensure!(changed.rows_affected() == 1, "there is such a record");
     Ok(())
 }
 

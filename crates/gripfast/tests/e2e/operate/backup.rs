@@ -2,10 +2,15 @@
 
 mod large;
 
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{LocalProject, Node, WorkTree, git, until};
+use grip_testkit::{LocalProject, Node, WorkTree, git, until_true};
 use nostr::prelude::Event;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -66,7 +71,11 @@ impl Scene {
 
     /// A node on another path and port with what is in the backups.
     async fn restored(&self) -> Result<Node> {
-        let mut node = Node::prepare(BINARY, &[])?;
+        self.restored_with(&[]).await
+    }
+
+    async fn restored_with(&self, env: &[(&str, &str)]) -> Result<Node> {
+        let mut node = Node::prepare(BINARY, env)?;
         node.run(&["restore", &self.place(), "--full"]).await?;
         node.launch().await?;
         Ok(node)
@@ -87,11 +96,50 @@ impl Scene {
         self.must_wait(other).await
     }
 
+    /// Fails unless every file of the newest backup has its mode there, and the keys are the same.
+    fn must_have_modes_and_keys(&self, other: &Node) -> Result<()> {
+        let lists = files(&Path::new(&self.place()).join("backups"))?;
+        let list = lists.keys().next_back().context("a backup")?;
+        let list: Value = serde_json::from_slice(&fs::read(list)?)?;
+        let (here, there) = (self.node.data_dir(), other.data_dir());
+        let mut keys = Vec::new();
+        for file in list["files"].as_array().context("files")? {
+            let path = file["path"].as_str().context("a path")?;
+            let mode = fs::metadata(there.join(path))?.mode() & 0o777;
+            ensure!(file["mode"] == mode, "{file}: {mode:o}");
+            if path.ends_with(".key") {
+                ensure!(fs::read(here.join(path))? == fs::read(there.join(path))?);
+                keys.push((path, mode));
+            }
+        }
+        ensure!(keys.contains(&("relay.key", 0o400)), "{keys:?}");
+        ensure!(keys.iter().all(|(_, mode)| mode & 0o077 == 0), "{keys:?}");
+        Ok(())
+    }
+
     async fn must_wait(&self, other: &Node) -> Result<()> {
         let explained = other.explain(&self.state.id.to_hex()).await?;
         ensure!(explained["status"] == "held", "{explained}");
         Ok(())
     }
+}
+
+/// The files below a directory, with their sizes and inodes: one that is written again is another.
+fn files(root: &Path) -> Result<BTreeMap<PathBuf, (u64, u64)>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(root)? {
+        let (path, metadata) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
+        if metadata.is_dir() {
+            found.extend(files(&path)?);
+        } else {
+            found.insert(path, (metadata.len(), metadata.ino()));
+        }
+    }
+    Ok(found)
+}
+
+fn bytes(files: &BTreeMap<PathBuf, (u64, u64)>) -> u64 {
+    files.values().map(|(size, _)| size).sum()
 }
 
 async fn events(node: &Node) -> Result<Vec<String>> {
@@ -102,9 +150,12 @@ async fn events(node: &Node) -> Result<Vec<String>> {
     Ok(ids)
 }
 
-/// Pushes commit after commit until the flag is raised; returns how many.
-async fn push_until(node: &Node, project: &LocalProject, stop: &Path) -> Result<usize> {
+/// Pushes commit after commit: one while the backup is held, then `go` is written, then others until
+/// `stop` is there; returns how many.
+async fn push_beside(node: &Node, project: &LocalProject, go: &Path, stop: &Path) -> Result<usize> {
     let (mut relay, url) = (node.connect().await?, project.url(node));
+    let copies = node.data_dir().join("git/.frozen/events/data.mdb");
+    until_true("the backup is under way", || copies.exists()).await?;
     for n in 1.. {
         let tip = project.tree.commit("load", &n.to_string())?;
         let age = 90_u64.saturating_sub(n as u64);
@@ -112,6 +163,8 @@ async fn push_until(node: &Node, project: &LocalProject, stop: &Path) -> Result<
             .publish_ok(&project.project.state_at(&[("refs/heads/main", &tip)], age))
             .await?;
         project.tree.push_ok(&url, &["main"]).await?;
+        ensure!(go.exists() || copies.exists(), "the backup ended too soon");
+        fs::write(go, "")?;
         if stop.exists() {
             return Ok(n);
         }
@@ -121,22 +174,19 @@ async fn push_until(node: &Node, project: &LocalProject, stop: &Path) -> Result<
 
 #[tokio::test]
 async fn a_backup_under_push_load_is_restored_to_another_path_and_name() -> Result<()> {
-    let scene = Scene::start().await?;
+    let signals = TempDir::new()?;
+    let (go, stop) = (signals.path().join("go"), signals.path().join("stop"));
+    let fault = format!("backup.events_copied@{}", go.display());
+    let scene = Scene::start_with(&[("GRIPFAST_FAULT", &fault)]).await?;
     let busy = LocalProject::new("busy")?;
     busy.publish(&scene.node, 100).await?;
-    let stop = scene.backups.path().join("stop");
     let backing_up = async {
-        let made = scene.back_up().await?;
-        // So that something was surely pushed meanwhile.
-        until("pushes went on", || async {
-            let log = busy.tree.git(["log", "--oneline"]).ok()?;
-            (log.lines().count() > 3).then_some(())
-        })
-        .await?;
+        let made = scene.back_up().await;
         fs::write(&stop, "")?;
-        anyhow::Ok(made)
+        made
     };
-    let (made, pushed) = tokio::join!(backing_up, push_until(&scene.node, &busy, &stop));
+    let pushing = push_beside(&scene.node, &busy, &go, &stop);
+    let (made, pushed) = tokio::join!(backing_up, pushing);
     let (made, pushed) = (made?, pushed?);
     ensure!(
         pushed >= 1 && made["made"]["new_bytes"].as_u64() > Some(NOISE_MIB << 20),
@@ -146,7 +196,9 @@ async fn a_backup_under_push_load_is_restored_to_another_path_and_name() -> Resu
     ensure!(!frozen.exists(), "the node has cleared up");
 
     // Of the busy one it has a moment: refs and events of that moment agree.
-    let other = scene.restored().await?;
+    let other = scene
+        .restored_with(&[("NGIT_DOMAIN", "moved.example.org")])
+        .await?;
     other.run(&["check", "--full"]).await?;
     let refs = git::branches_and_tags(&busy.url(&other)).await?;
     let (tip, _) = refs.first().context("main is there")?;
@@ -256,15 +308,32 @@ async fn a_layout_that_takes_longer_than_an_answer_is_waited_for() -> Result<()>
 async fn a_backup_that_is_killed_goes_on_with_the_next() -> Result<()> {
     let scene = Scene::start().await?;
     let place = scene.place();
-    let mut killed = scene.node.command(&["backup", &place]);
-    killed.env("GRIPFAST_FAULT", "backup.block:4");
-    ensure!(
-        !killed.output().await?.status.success(),
-        "it died on the way"
-    );
+    let blocks = Path::new(&place).join("blocks");
+    let mut stored = BTreeMap::new();
+    // Until there is more than small files to go on with.
+    for hits in (2..).map(|power| 1_u32 << power) {
+        let mut killed = scene.node.command(&["backup", &place]);
+        killed.env("GRIPFAST_FAULT", format!("backup.block:{hits}"));
+        ensure!(
+            !killed.output().await?.status.success(),
+            "it died on the way, at block {hits}"
+        );
+        stored = files(&blocks)?;
+        if bytes(&stored) > NOISE_MIB << 20 {
+            break;
+        }
+    }
     let none = scene.node.command(&["restore", &place]).output().await?;
     ensure!(!none.status.success(), "half a backup is none");
-    scene.back_up().await?;
+    let made = scene.back_up().await?;
+    let all = files(&blocks)?;
+    for (path, block) in &stored {
+        ensure!(all.get(path) == Some(block), "{path:?} was written again");
+    }
+    let new = made["made"]["new_bytes"].as_u64().context("a number")?;
+    ensure!(new == bytes(&all) - bytes(&stored), "{made}");
+    let read = made["made"]["read_bytes"].as_u64().context("a number")?;
+    ensure!(new + bytes(&stored) <= read, "{made}");
     let other = scene.restored().await?;
     scene.must_agree(&other).await
 }
@@ -277,6 +346,8 @@ async fn a_restore_that_is_killed_is_no_node_until_it_was_run_again() -> Result<
     let refs = git::ls_remote(&scene.served[0].url(&scene.node)).await?;
     scene.node.stop().await?;
     let place = scene.place();
+    let key = scene.node.data_dir().join("relay.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o400))?;
     scene.node.run(&["backup", &place]).await?;
 
     let mut other = Node::prepare(BINARY, &[])?;
@@ -292,7 +363,15 @@ async fn a_restore_that_is_killed_is_no_node_until_it_was_run_again() -> Result<
         refused.status.code() == Some(1) && said.contains("run `gripfast restore` again"),
         "{said}"
     );
+    let mut finished = files(&other.data_dir())?;
+    finished.retain(|path, _| !path.ends_with("restoring"));
+    ensure!(finished.len() >= 9, "{finished:?}");
     other.run(&["restore", &place]).await?;
+    let all = files(&other.data_dir())?;
+    for (path, file) in &finished {
+        ensure!(all.get(path) == Some(file), "{path:?} was written again");
+    }
+    scene.must_have_modes_and_keys(&other)?;
     let again = other.command(&["restore", &place]).output().await?;
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
     ensure!(

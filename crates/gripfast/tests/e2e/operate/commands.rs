@@ -1,7 +1,10 @@
 //! Commands that find their node, and exit codes that scripts can use.
 
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{LocalProject, Node, http::must_contain, until};
+use grip_testkit::{FakeGitHub, LocalProject, Node, http::must_contain, until, until_ok};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::BINARY;
@@ -40,7 +43,7 @@ async fn a_node_is_found_by_commands_that_were_told_nothing() -> Result<()> {
         ],
     );
     let json = run(&["config", "--service", "--json"]).await?;
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout)?;
+    let json: Value = serde_json::from_slice(&json.stdout)?;
     let options = json["options"].as_array().context("a list")?;
     let data_dir = options.iter().find(|option| option["key"] == "data_dir");
     let data_dir = data_dir.context("it has a data directory")?;
@@ -49,7 +52,7 @@ async fn a_node_is_found_by_commands_that_were_told_nothing() -> Result<()> {
         "{data_dir}"
     );
     node.stop().await?;
-    let gone = std::fs::read_dir(runtime.path().join("gripfast"))?
+    let gone = fs::read_dir(runtime.path().join("gripfast"))?
         .next()
         .is_none();
     ensure!(gone, "the record goes with the node");
@@ -66,7 +69,7 @@ async fn a_backup_from_another_directory_finds_the_node_or_says_what_to_name() -
     let backup = |node: &Node| {
         let mut command = node.command(&["backup", "../backups", "--verify"]);
         let elsewhere = node.work_dir().join("elsewhere");
-        std::fs::create_dir_all(&elsewhere)?;
+        fs::create_dir_all(&elsewhere)?;
         command
             .current_dir(elsewhere)
             .env_remove("XDG_STATE_HOME")
@@ -81,7 +84,7 @@ async fn a_backup_from_another_directory_finds_the_node_or_says_what_to_name() -
     let said = String::from_utf8_lossy(&made.stderr).into_owned();
     ensure!(made.status.success(), "{said}");
     node.stop().await?;
-    std::fs::remove_dir_all(node.work_dir().join("backups"))?;
+    fs::remove_dir_all(node.work_dir().join("backups"))?;
     let refused = backup(&node)?.output().await?;
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(refused.status.code() == Some(1), "{said}");
@@ -227,7 +230,7 @@ async fn every_report_is_json_where_that_is_asked_for() -> Result<()> {
         let words: Vec<_> = command.split(' ').chain(["--json"]).collect();
         let output = node.command(&words).output().await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let read = serde_json::from_str::<serde_json::Value>(&text);
+        let read = serde_json::from_str::<Value>(&text);
         read.with_context(|| format!("{command}: {text}"))?;
     }
     Ok(())
@@ -255,23 +258,98 @@ async fn the_own_url_of_a_repository_is_no_attempt_of_sync() -> Result<()> {
     Ok(())
 }
 
-/// `--limit` on every list.
+/// Entries of the longest list in a report.
+fn entries(report: &str) -> Result<usize> {
+    let report: Value = serde_json::from_str(report)?;
+    let lists: Vec<&Value> = match &report {
+        Value::Object(fields) => fields.values().collect(),
+        list => vec![list],
+    };
+    let lengths = lists.iter().filter_map(|list| list.as_array());
+    Ok(lengths.map(Vec::len).max().unwrap_or(0))
+}
+
+/// `--limit` on every list: of several entries one is shown.
 #[tokio::test]
 async fn every_list_takes_a_limit() -> Result<()> {
-    let node = Node::start(BINARY).await?;
+    let github = FakeGitHub::start("127.0.0.1").await?;
+    github.add("closed/one");
+    github.require_sso("closed", true);
+    let sources = [github.place("/orgs/gone"), github.place("/orgs/closed")].join(",");
+    let node = Node::start_with(
+        BINARY,
+        &[
+            ("GRIPFAST_INDEX_GITHUB", &sources),
+            ("GRIPFAST_SYNC_HOST_LIMITS", &github.wide_limits()),
+        ],
+    )
+    .await?;
+    for n in 0..2 {
+        let [served, blocked, held] =
+            ["served", "blocked", "held"].map(|name| LocalProject::new(&format!("{name}-{n}")));
+        let (served, blocked) = (served?, blocked?);
+        let name = |project: &LocalProject| {
+            let npub = project.owner.npub();
+            format!("{npub}/{}", project.identifier)
+        };
+        served.publish(&node, 10).await?;
+        node.run(&["pin", &name(&served)]).await?;
+        blocked.publish(&node, 10).await?;
+        let block = ["repos", "block", "--execute", &name(&blocked)];
+        node.run(&block).await?;
+        held?.announce(&node, 10).await?;
+    }
     for list in [
         &["repos", "ls"][..],
+        &["repos", "size"],
         &["repos", "blocks"],
         &["holding", "ls"],
         &["purgatory", "ls"],
         &["queue", "ls"],
+        &["queue", "causes"],
         &["sync", "status"],
         &["pins"],
         &["index", "sources"],
-        &["queue", "causes"],
     ] {
-        let limited = node.run(&[list, &["--limit", "1"]].concat()).await;
-        ensure!(limited.is_ok(), "{list:?}: {limited:?}");
+        until_ok(&format!("{list:?} has several entries"), async || {
+            let said = node.run(&[list, &["--json"]].concat()).await?;
+            Ok((entries(&said)? > 1).then_some(()))
+        })
+        .await?;
+        let limited = [list, &["--limit", "1"]].concat();
+        let said = node.run(&[&limited[..], &["--json"]].concat()).await?;
+        ensure!(entries(&said)? == 1, "{list:?}: {said}");
+        let (all, one) = (node.run(list).await?, node.run(&limited).await?);
+        ensure!(
+            one.lines().count() < all.lines().count(),
+            "{list:?}: {one}{all}"
+        );
+    }
+    Ok(())
+}
+
+/// Whatever a node writes, its group reads at most, and nobody else anything.
+#[tokio::test]
+async fn no_file_of_a_node_at_work_is_open_to_others() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let (served, held) = (LocalProject::new("tides")?, LocalProject::new("held")?);
+    served.publish(&node, 10).await?;
+    held.announce(&node, 10).await?;
+    let (mut places, mut names) = (vec![node.data_dir()], Vec::new());
+    while let Some(place) = places.pop() {
+        let metadata = fs::symlink_metadata(&place)?;
+        let mode = metadata.permissions().mode();
+        ensure!(mode & 0o027 == 0, "{}: {mode:o}", place.display());
+        if metadata.is_dir() {
+            for entry in fs::read_dir(&place)? {
+                places.push(entry?.path());
+            }
+        } else {
+            names.extend(place.file_name().map(|name| name.to_owned()));
+        }
+    }
+    for name in ["gripfast.sqlite", "data.mdb", "relay.key", "HEAD"] {
+        ensure!(names.iter().any(|found| found == name), "{name}: {names:?}");
     }
     Ok(())
 }

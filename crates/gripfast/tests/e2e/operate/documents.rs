@@ -3,10 +3,12 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::Node;
+use grip_testkit::{LocalProject, Node, git, http::must_contain};
+use tempfile::TempDir;
 
 use crate::BINARY;
 
+const BACKUP: &str = include_str!("../../../../../docs/backup.md");
 const TASKS: &str = include_str!("../../../../../docs/tasks.md");
 
 /// The blocks of a language in a document.
@@ -43,6 +45,53 @@ async fn every_configuration_of_the_guide_by_task_is_read_without_a_warning() ->
         let option = option.with_context(|| format!("{key} is a setting"))?;
         ensure!(option["value"] == value.trim_matches('"'), "{option}");
     }
+    Ok(())
+}
+
+/// docs/backup.md, typed line by line: backups of a node at work, the line of the timer, and a restore
+/// in the place of what was damaged.
+#[tokio::test]
+async fn the_commands_about_backups_are_as_documented() -> Result<()> {
+    let mut node = Node::start(BINARY).await?;
+    let project = LocalProject::new("tides")?;
+    project.publish(&node, 10).await?;
+    let (typed, timer) = (blocks(BACKUP, "sh"), blocks(BACKUP, "text"));
+    let [make, restore] = typed[..] else {
+        anyhow::bail!("{typed:?}");
+    };
+    let (_, timer) = timer[0].split_once(" root ").context("a user")?;
+    let backups = TempDir::new()?;
+    let backups = backups.path().join("mnt");
+    let mut said = String::new();
+    for line in make.lines().chain(timer.lines()).chain(restore.lines()) {
+        match line {
+            "systemctl stop gripfast" => drop(node.stop().await?),
+            "systemctl start gripfast" => node.launch().await?,
+            line => {
+                let line = line.replace("/mnt/backup", &backups.to_string_lossy());
+                let line = line.replace("/var/lib/gripfast", &node.data_dir().to_string_lossy());
+                let output = node.shell(&line).output().await?;
+                let errors = String::from_utf8_lossy(&output.stderr);
+                ensure!(output.status.success(), "{line}: {errors}");
+                said.push_str(&String::from_utf8_lossy(&output.stdout));
+            }
+        }
+    }
+    must_contain(
+        &said,
+        &[
+            "restored and checked: repositories 1",
+            "restored 2",
+            "repositories 1, events",
+        ],
+    );
+    let served = git::ls_remote(&project.url(&node)).await?;
+    ensure!(
+        served.iter().any(|(oid, _)| *oid == project.tip),
+        "{served:?}"
+    );
+    let damaged = node.data_dir().with_extension("damaged");
+    ensure!(damaged.join("relay").is_dir(), "what was there is aside");
     Ok(())
 }
 
