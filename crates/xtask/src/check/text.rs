@@ -64,9 +64,15 @@ const DIALECT: &[Rule] = &[
             "struct Ticket",
             "struct Slot",
         ],
+            "struct HostSlot",
+            "struct Reservation",
         why: "a right that frees itself on drop is a `Permit`",
     },
     Rule {
+    Rule {
+        words: &["enum Breaker "],
+        why: "the state of a circuit breaker is `grip_limits::BreakerState`",
+    },
         words: &["struct Books"],
         why: "shared bookkeeping of a limit is a `Ledger`",
     },
