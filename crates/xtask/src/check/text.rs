@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use anyhow::bail;
 use cargo_metadata::Metadata;
 
+use super::files;
 use crate::run;
 
 /// What must not be in any text of ours, and why. Written in halves, for this file is one of them.
@@ -94,6 +95,12 @@ const DIALECT: &[Rule] = &[
     },
 ];
 
+/// What must not be in shipped code.
+const SHIPPED: &[Rule] = &[Rule {
+    words: &[concat!(":02", "x}")],
+    why: "bytes are written in hex by `faster_hex`",
+}];
+
 /// First words of a module doc that tell nothing of what is in the file.
 const VAGUE_OPENINGS: &[Rule] = &[Rule {
     words: &["//! What ", "//! Who ", "//! How ", "//! Whatever "],
@@ -124,6 +131,10 @@ pub(super) fn check(_: &Metadata) -> anyhow::Result<String> {
         }
         for (index, line) in text.lines().enumerate() {
             let found = complaints(line, FORBIDDEN).chain(complaints(line, dialect));
+            wrong.extend(found.map(|why| format!("{name}:{}: {why}", index + 1)));
+        }
+        for (index, line) in shipped(name, &text).enumerate() {
+            let found = complaints(line, SHIPPED);
             wrong.extend(found.map(|why| format!("{name}:{}: {why}", index + 1)));
         }
         if name.ends_with(".md") {
@@ -161,6 +172,22 @@ fn complaints(line: &str, rules: &'static [Rule]) -> impl Iterator<Item = String
     let words = rules.iter().flat_map(words);
     words
         .filter(move |(word, _)| line.contains(*word))
+/// The lines of a file that are in the shipped programs.
+fn shipped<'a>(name: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
+    let unshipped = [
+        "grip-testkit/",
+        "grip-bench/",
+        "grip-conformance/",
+        "xtask/",
+    ];
+    let is_shipped = name.ends_with(".rs")
+        && name.contains("/src/")
+        && !files::is_test(Path::new(name))
+        && !unshipped.iter().any(|dir| name.contains(dir));
+    let lines = files::shipped_lines(text);
+    text.lines().take(if is_shipped { lines } else { 0 })
+}
+
         .map(|(word, why)| format!("`{}`: {why}", word.trim()))
 }
 
@@ -241,6 +268,28 @@ mod tests {
         let text = "`a_push_of_two_refs_is_atomic` keeps it; `breaker_state` is a metric";
         let found: Vec<_> = named_tests(text).collect();
         assert_eq!(found, ["a_push_of_two_refs_is_atomic"]);
+    #[test]
+    fn hex_is_written_by_hand_in_tests_alone() {
+        let text = concat!(
+            "format!(\"{b:02",
+            "x}\")\n#[cfg(test)]\nformat!(\"{b:02",
+            "x}\")"
+        );
+        let count = |name| {
+            let lines = shipped(name, text);
+            lines.flat_map(|line| complaints(line, SHIPPED)).count()
+        };
+        assert_eq!(count("crates/a/src/b.rs"), 1);
+        for name in [
+            "crates/a/src/b/tests.rs",
+            "crates/a/src/tests/b.rs",
+            "crates/a/tests/b.rs",
+            "crates/grip-testkit/src/b.rs",
+        ] {
+            assert_eq!(count(name), 0, "{name}");
+        }
+    }
+
         let function = identifier("a_push_of_two_refs_is_atomic() {");
         assert_eq!(function.as_deref(), Some(found[0]));
     }
