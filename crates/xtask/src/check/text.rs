@@ -64,16 +64,16 @@ const DIALECT: &[Rule] = &[
             "struct Spare",
             "struct Ticket",
             "struct Slot",
-        ],
             "struct HostSlot",
             "struct Reservation",
+        ],
         why: "a right that frees itself on drop is a `Permit`",
     },
-    Rule {
     Rule {
         words: &["enum Breaker "],
         why: "the state of a circuit breaker is `grip_limits::BreakerState`",
     },
+    Rule {
         words: &["struct Books"],
         why: "shared bookkeeping of a limit is a `Ledger`",
     },
@@ -143,7 +143,12 @@ pub(super) fn check(_: &Metadata) -> anyhow::Result<String> {
             wrong.extend(gone.map(|path| format!("{name}: there is no file {path}")));
             named.extend(named_tests(&text).map(|test| (name, test.to_owned())));
         } else if name.ends_with(".rs") {
-            declared.extend(text.split("fn ").skip(1).filter_map(identifier));
+            declared.extend(
+                text.split("fn ")
+                    .skip(1)
+                    .filter_map(identifier)
+                    .map(str::to_owned),
+            );
             // Settings may have names as long as those of tests.
             if name.ends_with("config/options.rs") {
                 let fields = text.lines().filter_map(|line| line.trim().split_once(':'));
@@ -167,11 +172,6 @@ fn is_text(name: &str) -> bool {
     kind.is_some_and(|kind| kinds.contains(&kind)) || matches!(name, "justfile" | ".ci/run")
 }
 
-fn complaints(line: &str, rules: &'static [Rule]) -> impl Iterator<Item = String> {
-    let words = |rule: &'static Rule| rule.words.iter().map(move |word| (word, rule.why));
-    let words = rules.iter().flat_map(words);
-    words
-        .filter(move |(word, _)| line.contains(*word))
 /// The lines of a file that are in the shipped programs.
 fn shipped<'a>(name: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
     let unshipped = [
@@ -188,13 +188,18 @@ fn shipped<'a>(name: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines().take(if is_shipped { lines } else { 0 })
 }
 
+fn complaints(line: &str, rules: &'static [Rule]) -> impl Iterator<Item = String> {
+    let words = |rule: &'static Rule| rule.words.iter().map(move |word| (word, rule.why));
+    let words = rules.iter().flat_map(words);
+    words
+        .filter(move |(word, _)| line.contains(*word))
         .map(|(word, why)| format!("`{}`: {why}", word.trim()))
 }
 
 /// The name that `text` begins with.
-fn identifier(text: &str) -> Option<String> {
+pub(super) fn identifier(text: &str) -> Option<&str> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
-    Some(text[..end].to_owned())
+    Some(&text[..end])
 }
 
 /// Names of tests in a document: long, all lower case, in backticks.
@@ -264,11 +269,6 @@ mod tests {
     }
 
     #[test]
-    fn names_of_tests_are_told_from_other_code() {
-        let text = "`a_push_of_two_refs_is_atomic` keeps it; `breaker_state` is a metric";
-        let found: Vec<_> = named_tests(text).collect();
-        assert_eq!(found, ["a_push_of_two_refs_is_atomic"]);
-    #[test]
     fn hex_is_written_by_hand_in_tests_alone() {
         let text = concat!(
             "format!(\"{b:02",
@@ -290,8 +290,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn names_of_tests_are_told_from_other_code() {
+        let text = "`a_push_of_two_refs_is_atomic` keeps it; `breaker_state` is a metric";
+        let found: Vec<_> = named_tests(text).collect();
+        assert_eq!(found, ["a_push_of_two_refs_is_atomic"]);
         let function = identifier("a_push_of_two_refs_is_atomic() {");
-        assert_eq!(function.as_deref(), Some(found[0]));
+        assert_eq!(function, Some(found[0]));
     }
 
     #[test]
