@@ -55,7 +55,7 @@ impl fmt::Debug for RecordKey {
 
 impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&faster_hex::hex_string(&self.0))
     }
 }
 

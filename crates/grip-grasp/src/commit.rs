@@ -17,11 +17,13 @@
 
 mod journal;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use grip_db::{Db, DbError, WritePermit};
-use grip_git::{Discarded, MoveRecord, Prepared, Quarantine, RepoError, Repositories};
+use grip_git::{
+    Archived, DamagedPack, Discarded, MoveRecord, Prepared, Quarantine, RepoError, Repositories,
+};
 use grip_nostr::{Address, Event, EventId, PublicKey, RepoAddr, Timestamp};
 use grip_purgatory::{Change, Row};
 use grip_relay::Writer;
@@ -68,6 +70,21 @@ impl Commit {
         removed.map_err(|error| GraspError::Stores(Box::new(error)))
     }
 
+    /// Has a store for the objects of an identifier. Blocks.
+    pub(crate) fn ensure_objects(&self, identifier: &Identifier) -> Result<(), GraspError> {
+        let made = self.repositories.ensure_store(identifier);
+        made.map_err(|error| GraspError::Stores(Box::new(error)))
+    }
+
+    /// Moves damaged packs out of the store: their objects count as missing. Blocks.
+    pub(crate) fn set_packs_aside(
+        &self,
+        identifier: &Identifier,
+        packs: &[DamagedPack],
+    ) -> Result<(), RepoError> {
+        self.repositories.set_aside(identifier, packs)
+    }
+
     /// Makes the edits in one step, if the refs are still where they were. Blocks.
     pub(crate) fn refs(
         &self,
@@ -90,6 +107,39 @@ impl Commit {
         let repositories = &self.repositories;
         let changed = repositories.update_refs_recorded(addr, edits, head, record);
         changed.map(drop).map_err(GraspError::refs(addr))
+    }
+
+    /// Puts no refs in the place of refs that cannot be read. Blocks.
+    pub(crate) fn reset_refs(&self, addr: &RepoAddr) -> Result<(), GraspError> {
+        let reset = self.repositories.reset_refs(addr);
+        reset.map_err(GraspError::repository(addr))
+    }
+
+    /// Hides the tip of a pull request that is held, from a time on. Blocks.
+    pub(crate) fn hide_tip(
+        &self,
+        addr: &RepoAddr,
+        name: &RefName,
+        at: u64,
+    ) -> Result<(), GraspError> {
+        let hidden = self.repositories.hide_tip(addr, name, at);
+        hidden.map_err(GraspError::refs(addr))
+    }
+
+    /// Shows a hidden tip again. Blocks.
+    pub(crate) fn show_tip(&self, addr: &RepoAddr, name: &RefName) -> Result<(), GraspError> {
+        let shown = self.repositories.show_tip(addr, name);
+        shown.map_err(GraspError::refs(addr))
+    }
+
+    /// Removes a hidden tip and what rests on it alone. Blocks.
+    pub(crate) fn drop_hidden_tip(
+        &self,
+        addr: &RepoAddr,
+        name: &RefName,
+    ) -> Result<(), GraspError> {
+        let removed = self.repositories.drop_hidden_tip(addr, name);
+        removed.map_err(GraspError::refs(addr))
     }
 
     /// Has a repository: the one archived under this name, or an empty one, which may be `prepared`. Says
@@ -126,6 +176,22 @@ impl Commit {
     pub(crate) fn archive_repository(&self, addr: &RepoAddr, stamp: u64) -> Result<(), GraspError> {
         let archived = self.repositories.archive(addr, stamp);
         archived.map_err(GraspError::repository(addr))
+    }
+
+    /// Takes over a repository that another server has archived; says whether it is new here. Blocks.
+    pub(crate) fn adopt_archive(
+        &self,
+        archived: &Archived,
+        from: &Path,
+    ) -> Result<bool, GraspError> {
+        let taken = self.repositories.adopt_archived(archived, from);
+        taken.map_err(GraspError::repository(&archived.repo))
+    }
+
+    /// Removes an archived repository for good. Blocks.
+    pub(crate) fn destroy_archive(&self, archived: &Archived) -> Result<(), GraspError> {
+        let removed = self.repositories.remove_archive(archived);
+        removed.map_err(GraspError::repository(&archived.repo))
     }
 
     /// Takes a repository without refs out of its place. Blocks.

@@ -555,8 +555,7 @@ impl Core {
         let destroy = move |core: &Self| {
             archives.iter().try_for_each(|archived| {
                 tracing::info!(repository = %archived.repo, stamp = archived.stamp, "archived repository destroyed");
-                let removed = core.repositories.remove_archive(archived);
-                removed.map_err(GraspError::repository(&archived.repo))
+                core.commit.destroy_archive(archived)
             })?;
             // Stores that were kept for them alone can go.
             core.kept.forget();

@@ -133,8 +133,7 @@ impl Core {
             if core.has_vanished(&owner, removed_at)? {
                 return Ok(TakenBack::Vanished);
             }
-            let taken = core.repositories.adopt_archived(&archived, &from);
-            let is_new = taken.map_err(GraspError::repository(&archived.repo))?;
+            let is_new = core.commit.adopt_archive(&archived, &from)?;
             Ok::<_, GraspError>(if is_new {
                 TakenBack::Stored
             } else {

@@ -10,7 +10,8 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::Verdict;
@@ -57,7 +58,8 @@ impl Default for BreakerOptions {
 }
 
 /// The state of a breaker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(rename = "Breaker")]
 pub enum BreakerState {
     /// Everything passes.
     #[default]

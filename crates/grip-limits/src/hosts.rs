@@ -80,9 +80,9 @@ pub(crate) struct Held {
     is_shared: bool,
 }
 
-/// One slot of one host.
+/// One slot of one host, as the accounts know it: [`crate::Permit`] holds it and gives it back on drop.
 #[derive(Debug)]
-pub struct HostSlot {
+pub struct HostPermit {
     pub(crate) domain: Domain,
     pub(crate) lane: Lane,
     held: Held,
@@ -104,11 +104,11 @@ pub enum Outcome {
 
 impl Accounts for Hosts {
     type Key = HostRequest;
-    type Grant = HostSlot;
+    type Grant = HostPermit;
     type Outcome = Outcome;
     type Refusal = Refused;
 
-    fn take(&mut self, request: &HostRequest, now: Instant) -> Result<HostSlot, Refused> {
+    fn take(&mut self, request: &HostRequest, now: Instant) -> Result<HostPermit, Refused> {
         let (domain, lane) = (&request.domain, request.lane);
         let start = self.next_start(request);
         let host = self.open(domain, now)?;
@@ -117,7 +117,7 @@ impl Accounts for Hosts {
             Some(under) => host.take_more(lane, start, under.local_probe(), now),
         };
         let probe = taken.map_err(|hold| hold.refused(domain))?;
-        Ok(HostSlot {
+        Ok(HostPermit {
             domain: domain.clone(),
             lane,
             held: Held {
@@ -128,7 +128,7 @@ impl Accounts for Hosts {
         })
     }
 
-    fn settle(&mut self, slot: &HostSlot, outcome: Outcome, now: Instant) {
+    fn settle(&mut self, slot: &HostPermit, outcome: Outcome, now: Instant) {
         let is_shared = self.mode == Mode::Shared;
         if let Some(host) = self.hosts.get_mut(&slot.domain) {
             host.settle(slot, outcome, is_shared, now);
@@ -140,7 +140,7 @@ impl Accounts for Hosts {
         }
     }
 
-    fn dropped(_: &HostSlot, _: Instant) -> Outcome {
+    fn dropped(_: &HostPermit, _: Instant) -> Outcome {
         Outcome::Cancelled
     }
 }
@@ -315,7 +315,7 @@ impl Hosts {
     }
 }
 
-impl HostSlot {
+impl HostPermit {
     /// A further request under this slot.
     pub(crate) fn further(&self) -> HostRequest {
         HostRequest {

@@ -123,7 +123,7 @@ pub(crate) struct Core {
     node_records: Store<PeerName, Option<NodeRecord>>,
     pub(crate) publisher: Publisher,
     draining: CancellationToken,
-    /// Ends every resolution in flight.
+    /// Ends every resolution in flight; cancelled by [`drain::run`] alone.
     cut: CancellationToken,
     pub(crate) group: TaskGroup,
 }
@@ -132,7 +132,7 @@ impl Resolver {
     /// Starts the workers and the publisher, all owned by the group.
     pub fn start(parts: Parts) -> Self {
         let options = parts.options.get();
-        let cut = parts.group.token().child_token();
+        let cut = CancellationToken::new();
         let counters = Arc::new(LiveCounters::default());
         let network = parts.dht.map(|dht| {
             let counters = Arc::clone(&counters);

@@ -116,19 +116,15 @@ fn event(bytes: &[u8]) -> Option<Event> {
     let content = buffer.string(buffer.offset(table.field(CONTENT)?)?)?;
     let signature = array(SIG)?.first_chunk::<64>()?;
     let json = json!({
-        "id": hex(&fixed(ID)?),
-        "pubkey": hex(&fixed(PUBKEY)?),
+        "id": faster_hex::hex_string(&fixed(ID)?),
+        "pubkey": faster_hex::hex_string(&fixed(PUBKEY)?),
         "created_at": number(CREATED_AT)?,
         "kind": number(KIND)?,
         "tags": tags,
         "content": content,
-        "sig": hex(signature),
+        "sig": faster_hex::hex_string(signature),
     });
     serde_json::from_value(json).ok()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 // Fields of an event, in the order of its schema.

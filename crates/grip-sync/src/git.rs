@@ -40,7 +40,7 @@ mod request;
 mod url_facts;
 
 use exchange::{Lesson, Response, Step};
-use free_space::{FreeSpace, LOOK_EVERY, Reservation};
+use free_space::{FreeSpace, LOOK_EVERY, SpacePermit};
 use negotiation::Negotiations;
 
 /// How much a fetch may bring.
@@ -111,7 +111,7 @@ impl GitFetch {
         job: Job<'_>,
         step: &Step,
         permit: Permit,
-        space: &Reservation,
+        space: &SpacePermit,
     ) -> Result<Response, FetchError> {
         let max_refs = self.options.max_refs;
         match step {
@@ -202,13 +202,13 @@ impl GitFetch {
     }
 
     /// Reserves room on the disk for what a host may send.
-    async fn reserve(&self) -> Result<Reservation, FetchError> {
+    async fn reserve(&self) -> Result<SpacePermit, FetchError> {
         let free = self.free_bytes().await?;
         self.floor.reserve(free, Instant::now())
     }
 
     /// Ends when the disk has no more room for what comes.
-    async fn disk_full(&self, space: &Reservation, meter: &Meter) -> FetchError {
+    async fn disk_full(&self, space: &SpacePermit, meter: &Meter) -> FetchError {
         loop {
             sleep(LOOK_EVERY).await;
             let looked = match self.free_bytes().await {
@@ -245,7 +245,7 @@ impl GitFetch {
         request: grip_egress::Request,
         permit: Permit,
         version: Version,
-        space: &Reservation,
+        space: &SpacePermit,
     ) -> Result<Response, FetchError> {
         let body = self.send(job, request, permit).await?;
         let caps = Caps {

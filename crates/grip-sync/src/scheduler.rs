@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     engine::Engine,
     fetch::Fetch,
-    search::{AttemptOutcome, process_queued_identifier, sync_identifier},
+    search::{SearchOutcome, process_queued_identifier, sync_identifier},
     search_memory::Gauge,
     task_permits::TaskPermit,
 };
@@ -87,12 +87,12 @@ async fn attempt<C: SyncContext, F: Fetch>(
     let trying = AssertUnwindSafe(sync_identifier(&engine, &identifier, &mut task));
     let ended = trying.catch_unwind().await.unwrap_or_else(|_| {
         tracing::error!(%identifier, "an attempt panicked");
-        AttemptOutcome::Incomplete
+        SearchOutcome::Incomplete
     });
     let after = match ended {
-        AttemptOutcome::Complete => AttemptEnd::Complete,
-        AttemptOutcome::Resume | AttemptOutcome::Stopped => AttemptEnd::Resume(Duration::ZERO),
-        AttemptOutcome::Incomplete => {
+        SearchOutcome::Complete => AttemptEnd::Complete,
+        SearchOutcome::Resume | SearchOutcome::Stopped => AttemptEnd::Resume(Duration::ZERO),
+        SearchOutcome::Incomplete => {
             let count = engine.context.attempt_count(&identifier).saturating_add(1);
             let delay = engine.options.backoff.delay(count);
             engine

@@ -15,7 +15,7 @@ mod queued_turn;
 pub(crate) use attempt::sync_identifier;
 pub(crate) use from_url::sync_identifier_from_url;
 pub(crate) use next_url::sync_identifier_next_url;
-pub(crate) use progress::{AttemptOutcome, Next, Progress, ThrottledDomain, UrlOutcome};
+pub(crate) use progress::{Next, Progress, SearchOutcome, ThrottledDomain, UrlOutcome};
 pub(crate) use queued_turn::process_queued_identifier;
 
 #[cfg(test)]

@@ -26,9 +26,7 @@ impl ETag {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }
-        let digest = digest.finalize();
-        let hex = digest[..16].iter().map(|b| format!("{b:02x}"));
-        hex.collect()
+        faster_hex::hex_string(&digest.finalize()[..16])
     }
 
     /// A tag that somebody else has made of letters and digits.

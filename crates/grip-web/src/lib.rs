@@ -59,9 +59,8 @@ pub use self::{
     server::{serve, serve_to_the_end},
     settings::{NodeInfo, Private, Timeouts, WebLimits, WebSettings},
     sync::{
-        Backend, Breaker, FollowTotals, HostBudget, RelayHealth, RelayStatus, ReplicaKind,
-        ReplicaReport, ReplicaStatus, ReplicationTotals, SyncHandle, SyncReport, SyncTotals,
-        UrlAttempt,
+        Backend, FollowTotals, HostBudget, RelayHealth, RelayStatus, ReplicaKind, ReplicaReport,
+        ReplicaStatus, ReplicationTotals, SyncHandle, SyncReport, SyncTotals, UrlAttempt,
     },
     watch::Watch,
 };

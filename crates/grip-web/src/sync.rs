@@ -74,7 +74,7 @@ pub struct HostBudget {
     /// Requests begun within the window that ends now.
     pub started: u32,
     pub window_limit: u32,
-    pub breaker: Breaker,
+    pub breaker: BreakerState,
     /// How long the host is left alone, and why.
     pub closed_ms: Option<u64>,
     pub closed_why: Option<String>,
@@ -89,7 +89,7 @@ impl From<HostStatus> for HostBudget {
             in_flight_limit: host.in_flight_limit,
             started: host.started,
             window_limit: host.window_limit,
-            breaker: host.breaker.into(),
+            breaker: host.breaker,
             closed_ms: host.closed.map(|closed| closed.for_ms),
             closed_why: host.closed.map(|closed| in_words(closed.why).to_owned()),
             requests_total: host.requests_total,
@@ -107,25 +107,6 @@ fn in_words(why: ClosedReason) -> &'static str {
         ClosedReason::RateLimit => "its rate limit is used up",
         ClosedReason::Unspecified => "refuses by rate limit",
         _ => "left alone",
-    }
-}
-
-/// What the breaker of a host lets through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Breaker {
-    Passing,
-    Shut,
-    Probing,
-}
-
-impl From<BreakerState> for Breaker {
-    fn from(state: BreakerState) -> Self {
-        match state {
-            BreakerState::Closed => Self::Passing,
-            BreakerState::Open => Self::Shut,
-            BreakerState::HalfOpen => Self::Probing,
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod files;
 mod layers;
+mod seams;
 pub(crate) mod service;
 mod text;
 
@@ -23,7 +24,7 @@ pub(crate) fn metadata() -> anyhow::Result<Metadata> {
 /// Runs every check, so that one look shows all that is wrong.
 pub(crate) fn run() -> anyhow::Result<()> {
     let metadata = metadata()?;
-    let checks: [(&str, Check); 4] = [
+    let checks: [(&str, Check); 5] = [
         ("arrows between crates only point down", layers::check),
         (
             "every source file is compiled and no test is left out",
@@ -31,6 +32,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ),
         ("texts name no machine and leave nothing open", text::check),
         ("every task and every bound is in its table", service::check),
+        ("every write path is in its table", seams::check),
     ];
     let mut failed = 0;
     for (rule, check) in checks {

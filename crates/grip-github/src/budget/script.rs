@@ -338,11 +338,7 @@ fn digest(parts: &[&str]) -> String {
         hash.update([0]);
         hash.update(part);
     }
-    let hash = hash.finalize();
-    hash[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    faster_hex::hex_string(&hash.finalize()[..16])
 }
 
 fn small(number: i64) -> u32 {

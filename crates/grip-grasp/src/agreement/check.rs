@@ -164,7 +164,7 @@ impl Core {
             tracing::error!(%identifier, name, reason, "setting a damaged pack aside");
         }
         let identifier = identifier.clone();
-        let aside = move |core: &Self| core.repositories.set_aside(&identifier, &packs);
+        let aside = move |core: &Self| core.commit.set_packs_aside(&identifier, &packs);
         self.blocking("git.refs", aside).await?.map_err(failed)
     }
 

@@ -274,14 +274,13 @@ impl Core {
             let packs = repositories.damaged_packs(&addr.identifier);
             let packs = packs.map_err(GraspError::repository(&addr))?;
             if !packs.is_empty() {
-                let moved = repositories.set_aside(&addr.identifier, &packs);
+                let moved = core.commit.set_packs_aside(&addr.identifier, &packs);
                 moved.map_err(GraspError::repository(&addr))?;
                 return Ok(true);
             }
             let is_unreadable = matches!(repositories.refs(&addr), Err(RepoError::Refs { .. }));
             if is_unreadable {
-                let reset = repositories.reset_refs(&addr);
-                reset.map_err(GraspError::repository(&addr))?;
+                core.commit.reset_refs(&addr)?;
             }
             Ok::<_, GraspError>(is_unreadable)
         };
@@ -297,8 +296,7 @@ impl Core {
         let look = {
             let identifier = identifier.clone();
             move |core: &Self| {
-                let store = core.repositories.ensure_store(&identifier);
-                store.map_err(|error| GraspError::Stores(Box::new(error)))?;
+                core.commit.ensure_objects(&identifier)?;
                 Ok::<_, GraspError>(core.look(|view| view.served_event(&event))?)
             }
         };

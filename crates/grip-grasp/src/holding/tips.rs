@@ -41,8 +41,7 @@ impl Core {
     async fn hide_tip(self: &Arc<Self>, addr: RepoAddr, event: EventId) -> Result<(), GraspError> {
         let hide = move |core: &Self| {
             let at = u64::try_from(now().get()).unwrap_or_default();
-            let hidden = core.repositories.hide_tip(&addr, &name_of(&event), at);
-            hidden.map_err(GraspError::refs(&addr))
+            core.commit.hide_tip(&addr, &name_of(&event), at)
         };
         self.blocking("git.refs", hide).await?
     }
@@ -71,10 +70,7 @@ impl Core {
             });
             let ((), journalled) = noted.await?;
             journalled?;
-            let show = move |core: &Self| {
-                let shown = core.repositories.show_tip(&addr, &name);
-                shown.map_err(GraspError::refs(&addr))
-            };
+            let show = move |core: &Self| core.commit.show_tip(&addr, &name);
             self.blocking("git.refs", show).await??;
         }
         Ok(())
@@ -111,10 +107,7 @@ impl Core {
                 continue;
             }
             tracing::info!(repository = %addr, %name, "removing the tip of a pull request that is not kept");
-            let remove = move |core: &Self| {
-                let removed = core.repositories.drop_hidden_tip(&addr, &name);
-                removed.map_err(GraspError::refs(&addr))
-            };
+            let remove = move |core: &Self| core.commit.drop_hidden_tip(&addr, &name);
             self.blocking("git.refs", remove).await??;
         }
         Ok(())

@@ -20,10 +20,5 @@ pub(super) fn of(refs: &RefSnapshot) -> String {
         hash.update([0]);
         hash.update(r.oid.as_bytes());
     }
-    let digest = hash.finalize();
-    digest
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    faster_hex::hex_string(&hash.finalize()[..16])
 }

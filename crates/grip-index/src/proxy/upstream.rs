@@ -409,7 +409,7 @@ fn audience(is_public: bool) -> &'static str {
 /// was not compared with another checksum database, and may fail where another does not.
 fn key(parts: [&str; 5]) -> String {
     let digest = Sha256::digest(parts.join("\n"));
-    module_file::hex(&digest)
+    faster_hex::hex_string(&digest)
 }
 
 fn busy() -> ProxyError {

@@ -13,7 +13,7 @@ use grip_types::Domain;
 use tokio::time::Instant;
 
 use super::{
-    HostSlot, Outcome, StartName,
+    HostPermit, Outcome, StartName,
     departed::{Closed, Departure},
 };
 use crate::{
@@ -254,7 +254,7 @@ impl Host {
 
     /// Takes a slot back. `is_shared`: the breaker of all instances decides, not that of this
     /// process.
-    pub fn settle(&mut self, slot: &HostSlot, outcome: Outcome, is_shared: bool, now: Instant) {
+    pub fn settle(&mut self, slot: &HostPermit, outcome: Outcome, is_shared: bool, now: Instant) {
         if self.held.remove(&slot.held.start.token).is_some() {
             self.in_flight[slot.lane.index()] -= 1;
         }

@@ -9,7 +9,7 @@ use grip_types::Domain;
 use tokio::time::Instant;
 
 use super::{
-    Held, HostRequest, HostSlot, Hosts, Outcome, StartName,
+    Held, HostPermit, HostRequest, Hosts, Outcome, StartName,
     host::{Hold, Observed, RECHECK},
 };
 use crate::{
@@ -135,7 +135,7 @@ impl SharedAccounts for Hosts {
         request: NamedRequest,
         numbers: &[i64],
         now: Instant,
-    ) -> Option<Result<HostSlot, Refused>> {
+    ) -> Option<Result<HostPermit, Refused>> {
         let response = Response::read(numbers, now)?;
         let NamedRequest { request, start } = request;
         let HostRequest {
@@ -149,7 +149,7 @@ impl SharedAccounts for Hosts {
         }
         let probe = under.and_then(|under| under.local_probe());
         self.insert(&domain, now).granted(lane, start, probe, now);
-        Some(Ok(HostSlot {
+        Some(Ok(HostPermit {
             domain,
             lane,
             held: Held {
@@ -169,7 +169,7 @@ impl SharedAccounts for Hosts {
         })
     }
 
-    fn settled(slot: &HostSlot, outcome: Outcome, at: Instant) -> Vec<(Domain, HostUpdate)> {
+    fn settled(slot: &HostPermit, outcome: Outcome, at: Instant) -> Vec<(Domain, HostUpdate)> {
         let (verdict, advice) = match outcome {
             Outcome::Done { verdict, advice } => (Some(verdict), advice),
             Outcome::Cancelled | Outcome::Unused => (None, None),

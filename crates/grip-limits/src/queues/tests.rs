@@ -8,7 +8,7 @@ use tokio::time::{advance, sleep, timeout};
 use super::*;
 use crate::{
     Advice, Hosts, Limits, LocalLedger, Options, Verdict, Why,
-    hosts::{HostRequest, HostSlot, Outcome},
+    hosts::{HostPermit, HostRequest, Outcome},
     ledger::{BoxFuture, Ledger},
     notifier::Notifier,
 };
@@ -42,7 +42,7 @@ impl Watched {
     }
 
     /// Takes a slot without being counted as asked.
-    async fn slot(&self, domain: &Domain) -> HostSlot {
+    async fn slot(&self, domain: &Domain) -> HostPermit {
         let request = HostRequest {
             domain: domain.clone(),
             lane: Lane::Git,
@@ -57,7 +57,7 @@ impl Ledger<Hosts> for Watched {
         self.local.lock()
     }
 
-    fn take<'a>(&'a self, request: &'a HostRequest) -> BoxFuture<'a, Result<HostSlot, Refused>> {
+    fn take<'a>(&'a self, request: &'a HostRequest) -> BoxFuture<'a, Result<HostPermit, Refused>> {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::Relaxed);
             let response = self.local.take(request).await;

@@ -14,33 +14,26 @@ use super::Core;
 /// their responses are still to be written.
 const MARGIN: std::ops::Range<Duration> = Duration::from_millis(50)..Duration::from_millis(500);
 
-/// Waits for the signal to drain, then ends what takes too long, and says which way it ended.
+/// Waits for the signal to drain or to stop, ends what takes too long, and says which way it ended.
+///
+/// The one place that cuts resolutions: what is left is counted before.
 pub(super) async fn run(core: Arc<Core>) {
+    let cut = core.cut.clone().drop_guard();
     let stop = core.group.token();
-    if stop
-        .run_until_cancelled(core.draining.cancelled())
-        .await
-        .is_none()
-    {
-        return;
-    }
+    stop.run_until_cancelled(core.draining.cancelled()).await;
     let options = core.options.get();
-    let under_way = core.flights.in_flight();
+    let (began, under_way) = (Instant::now(), core.flights.in_flight());
     let time = time(options.deadline, options.drain);
-    tokio::select! {
-        () = stop.cancelled() => {
-            let left = core.flights.in_flight();
-            tracing::info!(under_way, left, "drained resolutions");
-        }
-        () = sleep_until(Instant::now() + time) => {
-            let left = core.flights.in_flight();
-            core.cut.cancel();
-            if left > 0 {
-                tracing::warn!(under_way, left, ?time, "aborted resolutions at the drain deadline");
-            } else {
-                tracing::info!(under_way, left, "drained resolutions");
-            }
-        }
+    stop.run_until_cancelled(sleep_until(began + time)).await;
+    log_end(under_way, core.flights.in_flight(), began.elapsed());
+    drop(cut);
+}
+
+fn log_end(under_way: usize, left: usize, waited: Duration) {
+    if left > 0 {
+        tracing::warn!(under_way, left, ?waited, "aborted resolutions");
+    } else {
+        tracing::info!(under_way, ?waited, "drained resolutions");
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct FreeSpace {
 
 /// Room for one fetch under way, given back on drop.
 #[must_use = "the room is free again as soon as it is dropped"]
-pub(super) struct Reservation(Arc<FreeSpace>);
+pub(super) struct SpacePermit(Arc<FreeSpace>);
 
 impl FreeSpace {
     pub(super) fn new(floor: u64) -> Self {
@@ -49,11 +49,11 @@ impl FreeSpace {
         self: &Arc<Self>,
         free: u64,
         now: Instant,
-    ) -> Result<Reservation, FetchError> {
+    ) -> Result<SpacePermit, FetchError> {
         let others = self.fetches.load(Relaxed);
         self.check(free, others, now)?;
         self.fetches.fetch_add(1, Relaxed);
-        Ok(Reservation(Arc::clone(self)))
+        Ok(SpacePermit(Arc::clone(self)))
     }
 
     fn check(&self, free: u64, others: u64, now: Instant) -> Result<(), FetchError> {
@@ -78,7 +78,7 @@ impl FreeSpace {
     }
 }
 
-impl Reservation {
+impl SpacePermit {
     /// Says whether a fetch that has received so much may go on.
     pub(super) fn check(&self, free: u64, received: u64, now: Instant) -> Result<(), FetchError> {
         let others = if received > RESERVED {
@@ -90,7 +90,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for SpacePermit {
     fn drop(&mut self) {
         self.0.fetches.fetch_sub(1, Relaxed);
     }

@@ -8,7 +8,7 @@ use grip_types::Identifier;
 use tokio::time::Instant;
 
 use super::{
-    AttemptOutcome, Next, Progress, ThrottledDomain, from_url::release, next_url::look_further,
+    Next, Progress, SearchOutcome, ThrottledDomain, from_url::release, next_url::look_further,
     sync_identifier_from_url, sync_identifier_next_url,
 };
 use crate::{engine::Engine, fetch::Fetch, task_permits::TaskPermit};
@@ -27,7 +27,7 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
     task: &mut TaskPermit,
-) -> AttemptOutcome {
+) -> SearchOutcome {
     engine.memory.counters.attempts.fetch_add(1, Relaxed);
     let mut progress = Progress::continuing(engine.memory.take_paused(identifier));
     let began = Instant::now();
@@ -47,7 +47,7 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
                 if progress.may_look_further() && look_further(engine, identifier).await {
                     continue;
                 }
-                return AttemptOutcome::Incomplete;
+                return SearchOutcome::Incomplete;
             }
         };
         match engine.throttle.acquire(&target.domain, Lane::Git).await {
@@ -56,7 +56,7 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
                 let asking = sync_identifier_from_url(engine, identifier, &target, permit, task);
                 let brought = Box::pin(asking).await;
                 if brought.gave_way {
-                    return AttemptOutcome::Incomplete;
+                    return SearchOutcome::Incomplete;
                 }
                 progress.add(target, brought);
             }
@@ -66,14 +66,14 @@ pub(crate) async fn sync_identifier<C: SyncContext, F: Fetch>(
             }
         }
     }
-    AttemptOutcome::Stopped
+    SearchOutcome::Stopped
 }
 
 async fn complete<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
     progress: &Progress,
-) -> AttemptOutcome {
+) -> SearchOutcome {
     engine.queues.remove(identifier);
     // The data can be here while its event still waits: the node may have died between the two.
     if progress.fetched == 0 && engine.context.has_pending_events(identifier) {
@@ -84,7 +84,7 @@ async fn complete<C: SyncContext, F: Fetch>(
     } else {
         tracing::debug!(%identifier, "no object is missing");
     }
-    AttemptOutcome::Complete
+    SearchOutcome::Complete
 }
 
 /// Puts the identifier in line for hosts that were skipped.
@@ -124,9 +124,9 @@ fn pause<C: SyncContext, F: Fetch>(
     engine: &Engine<C, F>,
     identifier: &Identifier,
     progress: Progress,
-) -> AttemptOutcome {
+) -> SearchOutcome {
     engine
         .memory
         .pause_attempt(identifier, progress.into_requested());
-    AttemptOutcome::Resume
+    SearchOutcome::Resume
 }

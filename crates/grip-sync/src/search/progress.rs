@@ -20,9 +20,9 @@ pub(crate) enum Next {
     },
 }
 
-/// The outcome of an attempt.
+/// How a search for missing data ended; [`grip_purgatory::AttemptEnd`] is what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttemptOutcome {
+pub(crate) enum SearchOutcome {
     Complete,
     Incomplete,
     /// Others are due, and there is more to ask.

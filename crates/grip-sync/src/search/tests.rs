@@ -64,7 +64,7 @@ fn throttled(host: &str, tried: &[&str]) -> ThrottledDomain {
     }
 }
 
-async fn attempt(engine: &TestEngine) -> AttemptOutcome {
+async fn attempt(engine: &TestEngine) -> SearchOutcome {
     let mut task = engine.tasks.attempt().await;
     sync_identifier(engine, &identifier("x"), &mut task).await
 }
@@ -146,7 +146,7 @@ async fn nobody_is_overtaken_who_stands_in_line() {
         .unwrap();
     let skipped = nobody([throttled("a.example", &[])]);
     assert_eq!(next(&engine, &[]).await, skipped);
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
     let order = [queues.next().await, queues.next().await].map(|turn| turn.key().to_string());
     assert_eq!(order, ["y", "x"]);
 }
@@ -184,7 +184,7 @@ async fn tries_multiple_urls_until_complete() {
     for (at, has) in [(A, 1), (B, 2), (C, 3)] {
         world.provide(at, &[has]);
     }
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Complete);
     assert_eq!(world.asked_urls(), [A, B, C]);
     let state = world.state.lock();
     let wants: Vec<_> = state
@@ -199,7 +199,7 @@ async fn tries_multiple_urls_until_complete() {
 async fn stops_as_soon_as_nothing_is_missing() {
     let (world, engine) = wanting(&[1], &[A, B, C]);
     world.provide(A, &[1]);
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Complete);
     assert_eq!(world.asked_urls(), [A]);
 }
 
@@ -215,7 +215,7 @@ async fn each_event_is_released_as_soon_as_its_own_data_is_here() {
     world.act(B, &[Act::Slow(wait)]);
     world.act(C, &[Act::Fail]);
     let engine = engine(&world);
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
     let released = world.state.lock().released.clone();
     assert_eq!(
         released,
@@ -231,7 +231,7 @@ async fn a_url_is_never_asked_for_what_another_family_lacks() {
     for at in [A, B] {
         world.provide(at, &[1, 2]);
     }
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Complete);
     let state = world.state.lock();
     for asked in &state.asked {
         let own = if asked.url == url(A) { 1 } else { 2 };
@@ -244,7 +244,7 @@ async fn enqueues_throttled_domains_when_incomplete() {
     let (world, engine) = wanting(&[1, 2], &[A, B, A2]);
     world.provide(B, &[2]);
     let _held = saturate(&engine, "a.example").await;
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
     assert_eq!(world.asked_urls(), [B]);
     assert_eq!(engine.queues.waiting(&domain("a.example")), 1);
     assert_eq!(engine.queues.waiting(&domain("b.example")), 0);
@@ -330,15 +330,15 @@ async fn an_attempt_that_gave_way_asks_only_what_is_worth_more_now() {
         engine.memory.pause_attempt(&identifier("x"), asked.into());
     };
     gave_way();
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
     assert!(world.asked_urls().is_empty());
     // The next attempt begins again.
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
     assert_eq!(world.asked_urls(), [A, B]);
 
     gave_way();
     world.now_for("x", need(&[3], &[B]));
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
     assert_eq!(
         world.asked_urls(),
         [A, B, B],
@@ -351,7 +351,7 @@ async fn a_url_that_says_how_to_ask_it_better_is_asked_again_at_once() {
     let (world, engine) = wanting(&[1], &[A, B]);
     world.provide(A, &[1]);
     world.act(A, &[Act::Resume, Act::Resume, Act::Slow(Duration::ZERO)]);
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Complete);
     assert_eq!(world.asked_urls(), [A, A, A]);
     assert_eq!(engine.throttle.hosts()[0].started, 3, "each with a permit");
 }
@@ -361,7 +361,7 @@ async fn a_host_that_wants_to_be_asked_for_ever_is_not() {
     let (world, engine) = wanting(&[1], &[A]);
     world.act(A, &[Act::Resume]);
     for attempts in 1..=3 {
-        assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+        assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
         assert_eq!(world.asked_urls().len(), 4 * attempts);
         tokio::time::advance(Duration::from_secs(120)).await;
     }
@@ -373,7 +373,7 @@ async fn forbidden_urls_are_noted_once_and_left_alone_for_an_hour() {
     let (world, engine) = wanting(&[1], &[OWN, A]);
     world.act(A, &[Act::Forbidden]);
     for _ in 0..3 {
-        assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+        assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
     }
     assert_eq!(world.asked_urls(), [A], "our own is never asked");
     let tries = engine.memory.attempts_of(&identifier("x"));
@@ -390,7 +390,7 @@ async fn data_that_is_here_already_releases_its_event() {
     let (world, engine) = wanting(&[1], &[A]);
     // As after a crash between the end of a fetch and the release.
     world.put_here("x", &[1]);
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Complete);
     assert!(world.is_done() && world.asked_urls().is_empty());
 }
 
@@ -398,7 +398,7 @@ async fn data_that_is_here_already_releases_its_event() {
 async fn an_attempt_that_cannot_look_is_tried_again() {
     let (world, engine) = wanting(&[1], &[A]);
     world.state.lock().is_broken = true;
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
     assert!(world.asked_urls().is_empty() && !world.is_done());
 }
 
@@ -416,7 +416,7 @@ async fn a_stop_gives_a_fetch_up_and_its_slot_back() {
         stop.cancel();
     };
     let (ended, ()) = tokio::join!(attempt(&engine), stopping);
-    assert_eq!(ended, AttemptOutcome::Stopped);
+    assert_eq!(ended, SearchOutcome::Stopped);
     assert_eq!(world.asked_urls(), [A], "nobody is asked after the stop");
     assert_eq!(engine.throttle.hosts()[0].in_flight, 0);
 }

@@ -120,10 +120,7 @@ impl VerifiedSignature {
         used: &UsedSignatures,
         clock: impl FnOnce() -> u64,
     ) -> Result<Admin, InvalidSignature> {
-        let digest: String = Sha256::digest(body)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = faster_hex::hex_string(&Sha256::digest(body));
         match self.payload {
             None if body.is_empty() => {}
             Some(payload) if payload == digest => {}

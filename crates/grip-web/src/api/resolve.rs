@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::json;
 use crate::{
-    Breaker,
     error::WebError,
     query::query_value,
     request_context::{HttpResult, RequestContext},
@@ -53,10 +52,11 @@ fn status_json(status: &Status) -> Value {
             "max_published": network.max_published,
         })
     });
-    let shut =
-        status.breakers.iter().take(MOST).map(
-            |(peer, state)| json!({ "peer": peer.to_string(), "state": Breaker::from(*state) }),
-        );
+    let shut = status
+        .breakers
+        .iter()
+        .take(MOST)
+        .map(|(peer, state)| json!({ "peer": peer.to_string(), "state": state }));
     json!({
         "network": network,
         "pipeline": {

@@ -2,6 +2,7 @@
 
 use grip_git::Disk;
 use grip_index::Reader;
+use grip_limits::BreakerState;
 use http::StatusCode;
 
 use super::{
@@ -9,7 +10,7 @@ use super::{
     types::{DiskStatus, JobTotals, NodeStatus, StoreStatus, SyncSummary},
 };
 use crate::{
-    Breaker, RelayHealth,
+    RelayHealth,
     app::App,
     error::WebError,
     probes::condition,
@@ -94,7 +95,7 @@ fn sync(app: &App) -> SyncSummary {
         hosts: hosts.len() as u64,
         hosts_failing: hosts
             .iter()
-            .filter(|h| h.breaker != Breaker::Passing)
+            .filter(|h| h.breaker != BreakerState::Closed)
             .count() as u64,
     }
 }

@@ -87,8 +87,9 @@ impl State {
 mod tests {
     use proptest::prelude::*;
 
+    use grip_limits::BreakerState;
+
     use super::*;
-    use crate::Breaker;
 
     fn host(name: &str, requests: u64, in_flight: u32) -> HostBudget {
         HostBudget {
@@ -97,7 +98,7 @@ mod tests {
             in_flight_limit: 5,
             started: 0,
             window_limit: 30,
-            breaker: Breaker::Passing,
+            breaker: BreakerState::Closed,
             closed_ms: None,
             closed_why: None,
             requests_total: requests,

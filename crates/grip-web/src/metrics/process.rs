@@ -9,7 +9,7 @@ use super::{
     collected::{Collected, counter, counters, gauges, labelled},
     domains::{NAMED, sort_by_requests},
 };
-use crate::{Breaker, HostBudget};
+use crate::HostBudget;
 
 impl Collected {
     pub(super) fn encode_process(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -88,9 +88,9 @@ fn encode_breakers(
     ];
     let hosts = hosts.iter().zip(&named).flat_map(|(host, target)| {
         let states = [
-            (Breaker::Passing, "passing"),
-            (Breaker::Shut, "shut"),
-            (Breaker::Probing, "probing"),
+            (BreakerState::Closed, "passing"),
+            (BreakerState::Open, "shut"),
+            (BreakerState::HalfOpen, "probing"),
         ];
         states.map(|(state, label)| {
             let labels = [("target", target.as_str()), ("state", label)];

@@ -1,11 +1,12 @@
 //! The page of what is fetched from elsewhere.
 
 use askama::Template;
+use grip_limits::BreakerState;
 use http::StatusCode;
 
 use super::{CounterView, Frame, Notice, Now, counters};
 use crate::{
-    Backend, Breaker, HostBudget, RelayHealth, RelayStatus, UrlAttempt, api,
+    Backend, HostBudget, RelayHealth, RelayStatus, UrlAttempt, api,
     api_types::Queued,
     app::App,
     error::WebError,
@@ -151,8 +152,8 @@ impl SyncPage {
     fn closed(&self, host: &HostBudget) -> Option<String> {
         match (&host.closed_why, host.closed_ms, host.breaker) {
             (Some(why), Some(ms), _) => Some(format!("{why}: {}", super::took(&ms))),
-            (_, _, Breaker::Shut) => Some("failing, not asked".to_owned()),
-            (_, _, Breaker::Probing) => Some("was failing, one request at a time".to_owned()),
+            (_, _, BreakerState::Open) => Some("failing, not asked".to_owned()),
+            (_, _, BreakerState::HalfOpen) => Some("was failing, one request at a time".to_owned()),
             _ => None,
         }
     }

@@ -3,12 +3,13 @@
 use anyhow::Result;
 use grip_db::Db;
 use grip_follow::RelayUrl;
+use grip_limits::BreakerState;
 use grip_nostr::RepoAddr;
 use grip_testkit::{Author, http::must_contain};
 use grip_types::{Domain, Identifier};
 use grip_web::{
-    Backend, Breaker, FollowTotals, HostBudget, RelayHealth, RelayStatus, ReplicaReport,
-    ReplicationTotals, SyncHandle, SyncReport, SyncTotals, UrlAttempt,
+    Backend, FollowTotals, HostBudget, RelayHealth, RelayStatus, ReplicaReport, ReplicationTotals,
+    SyncHandle, SyncReport, SyncTotals, UrlAttempt,
 };
 
 use crate::support::Node;
@@ -117,7 +118,7 @@ fn host(name: &str, requests_total: u64) -> HostBudget {
         in_flight_limit: 5,
         started: 12,
         window_limit: 30,
-        breaker: Breaker::Passing,
+        breaker: BreakerState::Closed,
         closed_ms: None,
         closed_why: None,
         requests_total,

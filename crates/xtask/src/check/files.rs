@@ -47,18 +47,22 @@ pub(super) fn check(metadata: &Metadata) -> anyhow::Result<String> {
 pub(super) fn long(metadata: &Metadata) -> anyhow::Result<Vec<(String, usize)>> {
     let mut found = Vec::new();
     for path in sources(metadata)? {
-        let is_test = path.components().any(|c| c.as_os_str() == "tests")
-            || path.file_name().is_some_and(|name| name == "tests.rs");
         let lines = shipped_lines(&fs::read_to_string(&path)?);
-        if !is_test && lines > LONG {
+        if !is_test(&path) && lines > LONG {
             found.push((shown(&path), lines));
         }
     }
     Ok(found)
 }
 
+/// Whether a file has nothing but tests.
+pub(super) fn is_test(path: &Path) -> bool {
+    path.components().any(|c| c.as_os_str() == "tests")
+        || path.file_name().is_some_and(|name| name == "tests.rs")
+}
+
 /// Lines before the inline tests.
-fn shipped_lines(text: &str) -> usize {
+pub(super) fn shipped_lines(text: &str) -> usize {
     text.lines()
         .take_while(|line| *line != "#[cfg(test)]")
         .count()

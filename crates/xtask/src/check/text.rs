@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use anyhow::bail;
 use cargo_metadata::Metadata;
 
+use super::files;
 use crate::run;
 
 /// What must not be in any text of ours, and why. Written in halves, for this file is one of them.
@@ -63,8 +64,14 @@ const DIALECT: &[Rule] = &[
             "struct Spare",
             "struct Ticket",
             "struct Slot",
+            "struct HostSlot",
+            "struct Reservation",
         ],
         why: "a right that frees itself on drop is a `Permit`",
+    },
+    Rule {
+        words: &["enum Breaker "],
+        why: "the state of a circuit breaker is `grip_limits::BreakerState`",
     },
     Rule {
         words: &["struct Books"],
@@ -87,6 +94,12 @@ const DIALECT: &[Rule] = &[
         why: "say `failed`",
     },
 ];
+
+/// What must not be in shipped code.
+const SHIPPED: &[Rule] = &[Rule {
+    words: &[concat!(":02", "x}")],
+    why: "bytes are written in hex by `faster_hex`",
+}];
 
 /// First words of a module doc that tell nothing of what is in the file.
 const VAGUE_OPENINGS: &[Rule] = &[Rule {
@@ -120,13 +133,22 @@ pub(super) fn check(_: &Metadata) -> anyhow::Result<String> {
             let found = complaints(line, FORBIDDEN).chain(complaints(line, dialect));
             wrong.extend(found.map(|why| format!("{name}:{}: {why}", index + 1)));
         }
+        for (index, line) in shipped(name, &text).enumerate() {
+            let found = complaints(line, SHIPPED);
+            wrong.extend(found.map(|why| format!("{name}:{}: {why}", index + 1)));
+        }
         if name.ends_with(".md") {
             wrong.extend(dead_links(name, &text));
             let gone = named_sources(&text).filter(|path| !is_source(path, &listed));
             wrong.extend(gone.map(|path| format!("{name}: there is no file {path}")));
             named.extend(named_tests(&text).map(|test| (name, test.to_owned())));
         } else if name.ends_with(".rs") {
-            declared.extend(text.split("fn ").skip(1).filter_map(identifier));
+            declared.extend(
+                text.split("fn ")
+                    .skip(1)
+                    .filter_map(identifier)
+                    .map(str::to_owned),
+            );
             // Settings may have names as long as those of tests.
             if name.ends_with("config/options.rs") {
                 let fields = text.lines().filter_map(|line| line.trim().split_once(':'));
@@ -150,6 +172,22 @@ fn is_text(name: &str) -> bool {
     kind.is_some_and(|kind| kinds.contains(&kind)) || matches!(name, "justfile" | ".ci/run")
 }
 
+/// The lines of a file that are in the shipped programs.
+fn shipped<'a>(name: &str, text: &'a str) -> impl Iterator<Item = &'a str> {
+    let unshipped = [
+        "grip-testkit/",
+        "grip-bench/",
+        "grip-conformance/",
+        "xtask/",
+    ];
+    let is_shipped = name.ends_with(".rs")
+        && name.contains("/src/")
+        && !files::is_test(Path::new(name))
+        && !unshipped.iter().any(|dir| name.contains(dir));
+    let lines = files::shipped_lines(text);
+    text.lines().take(if is_shipped { lines } else { 0 })
+}
+
 fn complaints(line: &str, rules: &'static [Rule]) -> impl Iterator<Item = String> {
     let words = |rule: &'static Rule| rule.words.iter().map(move |word| (word, rule.why));
     let words = rules.iter().flat_map(words);
@@ -159,9 +197,9 @@ fn complaints(line: &str, rules: &'static [Rule]) -> impl Iterator<Item = String
 }
 
 /// The name that `text` begins with.
-fn identifier(text: &str) -> Option<String> {
+pub(super) fn identifier(text: &str) -> Option<&str> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
-    Some(text[..end].to_owned())
+    Some(&text[..end])
 }
 
 /// Names of tests in a document: long, all lower case, in backticks.
@@ -231,12 +269,34 @@ mod tests {
     }
 
     #[test]
+    fn hex_is_written_by_hand_in_tests_alone() {
+        let text = concat!(
+            "format!(\"{b:02",
+            "x}\")\n#[cfg(test)]\nformat!(\"{b:02",
+            "x}\")"
+        );
+        let count = |name| {
+            let lines = shipped(name, text);
+            lines.flat_map(|line| complaints(line, SHIPPED)).count()
+        };
+        assert_eq!(count("crates/a/src/b.rs"), 1);
+        for name in [
+            "crates/a/src/b/tests.rs",
+            "crates/a/src/tests/b.rs",
+            "crates/a/tests/b.rs",
+            "crates/grip-testkit/src/b.rs",
+        ] {
+            assert_eq!(count(name), 0, "{name}");
+        }
+    }
+
+    #[test]
     fn names_of_tests_are_told_from_other_code() {
         let text = "`a_push_of_two_refs_is_atomic` keeps it; `breaker_state` is a metric";
         let found: Vec<_> = named_tests(text).collect();
         assert_eq!(found, ["a_push_of_two_refs_is_atomic"]);
         let function = identifier("a_push_of_two_refs_is_atomic() {");
-        assert_eq!(function.as_deref(), Some(found[0]));
+        assert_eq!(function, Some(found[0]));
     }
 
     #[test]

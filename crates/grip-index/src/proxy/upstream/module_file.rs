@@ -16,6 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use faster_hex::hex_string;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -86,7 +87,7 @@ impl FetchedModule {
             return Err(damaged());
         }
         let go_mod = read_at(&file, facts.zip_bytes, facts.go_mod_bytes)?;
-        if hex(&Sha256::digest(&go_mod)) != facts.go_mod_digest {
+        if hex_string(&Sha256::digest(&go_mod)) != facts.go_mod_digest {
             return Err(damaged());
         }
         Ok(Self {
@@ -99,7 +100,7 @@ impl FetchedModule {
 
     /// Equal texts, equal zips.
     pub(in crate::proxy) fn etag(&self) -> String {
-        hex(&self.digest[..16])
+        hex_string(&self.digest[..16])
     }
 
     pub(in crate::proxy) fn sums(&self) -> Sums {
@@ -115,7 +116,7 @@ impl FetchedModule {
         let mut at = 0;
         for expected in &self.facts.chunk_digests {
             let chunk = read_at(&self.file, at, left.min(CHUNK_BYTES as u64))?;
-            if hex(&Sha256::digest(&chunk)) != *expected {
+            if hex_string(&Sha256::digest(&chunk)) != *expected {
                 return Err(damaged());
             }
             out.write_all(&chunk)?;
@@ -168,7 +169,7 @@ impl Draft {
         let facts = ModuleFacts {
             zip_bytes: self.zip_bytes,
             go_mod_bytes: go_mod.len() as u64,
-            go_mod_digest: hex(&Sha256::digest(go_mod)),
+            go_mod_digest: hex_string(&Sha256::digest(go_mod)),
             chunk_digests: std::mem::take(&mut self.chunk_digests),
             ..facts
         };
@@ -184,7 +185,7 @@ impl Draft {
 
     fn end_chunk(&mut self) {
         let digest = std::mem::take(&mut self.chunk).finalize();
-        self.chunk_digests.push(hex(&digest));
+        self.chunk_digests.push(hex_string(&digest));
         self.in_chunk = 0;
     }
 }
@@ -243,10 +244,6 @@ fn read_at(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
 
 fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the cached module is damaged")
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

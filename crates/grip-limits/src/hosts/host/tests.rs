@@ -23,7 +23,7 @@ impl Bench {
         self.now += time;
     }
 
-    fn ask(&mut self, lane: Lane) -> Result<HostSlot, Hold> {
+    fn ask(&mut self, lane: Lane) -> Result<HostPermit, Hold> {
         self.tokens += 1;
         let start = StartName {
             token: self.tokens,
@@ -31,7 +31,7 @@ impl Bench {
         };
         let probe = self.host.take(lane, start, self.now)?;
         let is_shared = false;
-        Ok(HostSlot {
+        Ok(HostPermit {
             domain: domain(),
             lane,
             held: Held {
@@ -43,7 +43,7 @@ impl Bench {
     }
 
     /// Takes one more start under a slot.
-    fn again(&mut self, slot: &mut HostSlot) -> Result<(), Hold> {
+    fn again(&mut self, slot: &mut HostPermit) -> Result<(), Hold> {
         let start = StartName {
             number: slot.held.start.number + 1,
             ..slot.held.start
@@ -54,15 +54,15 @@ impl Bench {
         Ok(())
     }
 
-    fn git(&mut self) -> Result<HostSlot, Hold> {
+    fn git(&mut self) -> Result<HostPermit, Hold> {
         self.ask(Lane::Git)
     }
 
-    fn release(&mut self, slot: &HostSlot, outcome: Outcome) {
+    fn release(&mut self, slot: &HostPermit, outcome: Outcome) {
         self.host.settle(slot, outcome, false, self.now);
     }
 
-    fn finish(&mut self, slot: &HostSlot, verdict: Verdict, advice: Option<Advice>) {
+    fn finish(&mut self, slot: &HostPermit, verdict: Verdict, advice: Option<Advice>) {
         self.release(slot, Outcome::Done { verdict, advice });
     }
 

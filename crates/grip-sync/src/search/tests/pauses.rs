@@ -4,7 +4,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn attempt_of(engine: &TestEngine, name: &str) -> AttemptOutcome {
+async fn attempt_of(engine: &TestEngine, name: &str) -> SearchOutcome {
     let mut task = engine.tasks.attempt().await;
     sync_identifier(engine, &identifier(name), &mut task).await
 }
@@ -28,8 +28,8 @@ async fn a_url_that_said_no_is_left_alone_by_all_identifiers_and_noted_once() {
         let engine = engine(&world);
         attempt_of(&engine, "x").await;
         for _ in 0..3 {
-            assert_eq!(attempt_of(&engine, "y").await, AttemptOutcome::Incomplete);
-            assert_eq!(attempt_of(&engine, "x").await, AttemptOutcome::Incomplete);
+            assert_eq!(attempt_of(&engine, "y").await, SearchOutcome::Incomplete);
+            assert_eq!(attempt_of(&engine, "x").await, SearchOutcome::Incomplete);
         }
         assert_eq!(world.asked_urls(), [A]);
         assert_eq!(engine.throttle.hosts()[0].started, 1);
@@ -56,7 +56,7 @@ async fn a_new_event_may_ask_a_paused_url_once() {
     world.now_for("x", need(&[3], &[A]));
     world.provide(A, &[1, 2, 3]);
     world.act(A, &[Act::Slow(Duration::ZERO)]);
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Complete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Complete);
     assert!(
         !engine
             .memory
@@ -74,7 +74,7 @@ async fn a_new_event_that_stood_in_line_may_ask_a_paused_url_too() {
     attempt_of(&engine, "y").await;
     world.now_for("x", need(&[1], &[A]));
     let held = saturate(&engine, "a.example").await;
-    assert_eq!(attempt(&engine).await, AttemptOutcome::Incomplete);
+    assert_eq!(attempt(&engine).await, SearchOutcome::Incomplete);
     assert_eq!(engine.queues.waiting(&domain("a.example")), 1);
     drop(held);
     turn(&engine).await;

@@ -2,9 +2,8 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use grip_web::{
-    Backend, Breaker, HostBudget, RelayHealth, RelayStatus, UrlAttempt, api_types::SyncStatus,
-};
+use grip_limits::BreakerState;
+use grip_web::{Backend, HostBudget, RelayHealth, RelayStatus, UrlAttempt, api_types::SyncStatus};
 
 use crate::commands::{
     table::{BOLD, DIM, Table, YELLOW, counted, gauge, more, section},
@@ -125,9 +124,9 @@ fn hosts(status: &SyncStatus) -> Option<String> {
 fn state(host: &HostBudget) -> String {
     match (&host.closed_why, host.closed_ms, host.breaker) {
         (Some(why), Some(ms), _) => format!("{why}, {}", when::span(Duration::from_millis(ms))),
-        (_, _, Breaker::Passing) => "ok".to_owned(),
-        (_, _, Breaker::Shut) => "failing, not asked".to_owned(),
-        (_, _, Breaker::Probing) => "was failing".to_owned(),
+        (_, _, BreakerState::Closed) => "ok".to_owned(),
+        (_, _, BreakerState::Open) => "failing, not asked".to_owned(),
+        (_, _, BreakerState::HalfOpen) => "was failing".to_owned(),
     }
 }
 
