@@ -45,7 +45,7 @@ pub use packs::{
 };
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError, Snapshot};
-pub use refs::{MoveRecord, Ref, RefChange, RefMove, RefSnapshot, RefUpdateError};
+pub use refs::{MoveRecord, Ref, RefChange, RefListing, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
     AdoptError, Applied, Archived, Discarded, Disk, DiskFull, FetchPackFile, Frozen, Fsck, Garbage,
     GarbageRemoval, KeptObjects, NamedTips, OpenError, Options, Prepared, RepoError, Repositories,

@@ -14,10 +14,12 @@
 //! | a quarter | all pages for people |
 //!
 //! A payer that has nothing yet gets a first part if it is free at all. Who finds none waits for
-//! [`MAX_WAIT`], and may be overtaken by those who need less: what is free does not lie idle.
+//! [`MAX_WAIT`], and may be overtaken by those who need less: what is free does not lie idle. Where a client
+//! waits who has nothing yet, slow uploads of others make room: each holds its part for as long as it takes.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};
 
+use grip_tasks::UploadProgress;
 use grip_types::{ClientNetwork, Identifier};
 use parking_lot::Mutex;
 use tokio::{
@@ -27,6 +29,8 @@ use tokio::{
 
 /// How long a process waits for its part.
 const MAX_WAIT: Duration = Duration::from_secs(20);
+/// How often one that waits looks for an upload that has become slow.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How many may wait in all, and of one network; more are refused at once.
 const MAX_WAITING: usize = 256;
 const MAX_WAITING_PER_PAYER: usize = 32;
@@ -108,7 +112,16 @@ struct State {
     payers_in_identifiers: HashMap<(Payer, Identifier), u64>,
     waiting: usize,
     waiting_payers: HashMap<Payer, u64>,
+    /// Bounded by the processes.
+    uploads: Vec<Upload>,
     refused: u64,
+}
+
+/// An upload that holds a part of the budget.
+struct Upload {
+    payer: Payer,
+    identifier: Identifier,
+    progress: Arc<UploadProgress>,
 }
 
 /// A part of the budget; dropping it frees it.
@@ -118,6 +131,8 @@ pub(crate) struct MemoryPermit {
     payer: Payer,
     identifier: Identifier,
     bytes: u64,
+    /// That of the upload it is for.
+    progress: Option<Arc<UploadProgress>>,
 }
 
 impl MemoryBudget {
@@ -144,6 +159,7 @@ impl MemoryBudget {
             payer,
             identifier: identifier.clone(),
             bytes,
+            progress: None,
         })
     }
 
@@ -178,7 +194,8 @@ impl MemoryBudget {
             if self.look(payer, identifier, bytes, &mut waiting, is_last)? {
                 return Ok(());
             }
-            let _ = timeout_at(deadline, freed).await;
+            // Freed or not, it is time to look again.
+            let _ = timeout_at(deadline.min(Instant::now() + LOOK_EVERY), freed).await;
         }
     }
 
@@ -207,6 +224,7 @@ impl MemoryBudget {
             let budget = Arc::clone(self);
             *waiting = Some(Waiting { budget, payer });
         }
+        state.make_room(whose, payer, identifier);
         Ok(false)
     }
 }
@@ -262,6 +280,37 @@ impl State {
         Ok(())
     }
 
+    /// Has the slowest upload that is slow make room for a client who has nothing of what is short.
+    fn make_room(&self, whose: Whose, payer: Payer, identifier: &Identifier) {
+        let has_some = match whose {
+            Whose::All => self.payers.contains_key(&payer),
+            Whose::Identifier => {
+                let key = (payer, identifier.clone());
+                self.payers_in_identifiers.contains_key(&key)
+            }
+            Whose::Payer => return,
+        };
+        let may_ask = match payer {
+            Payer::Client(_) => !has_some,
+            // It may be anybody.
+            Payer::Unknown => true,
+            Payer::Fetch | Payer::Maintenance | Payer::Pages => false,
+        };
+        if !may_ask {
+            return;
+        }
+        let slow = self.uploads.iter().filter(|upload| {
+            let is_of = whose == Whose::All || upload.identifier == *identifier;
+            let is_other = upload.payer != payer || payer == Payer::Unknown;
+            let progress = &upload.progress;
+            is_of && is_other && !progress.is_displaced() && progress.is_slow()
+        });
+        let slowest = slow.min_by_key(|upload| upload.progress.bytes_per_second());
+        if let Some(upload) = slowest {
+            upload.progress.displace();
+        }
+    }
+
     fn free(&mut self, payer: Payer, identifier: &Identifier, bytes: u64) {
         self.used -= bytes;
         subtract(&mut self.payers, &payer, bytes);
@@ -302,6 +351,16 @@ impl MemoryPermit {
         self.payer
     }
 
+    /// Says for which upload it is, which makes room where others wait and it is slow.
+    pub(crate) fn may_make_room(&mut self, progress: &Arc<UploadProgress>) {
+        self.progress = Some(Arc::clone(progress));
+        self.budget.state.lock().uploads.push(Upload {
+            payer: self.payer,
+            identifier: self.identifier.clone(),
+            progress: Arc::clone(progress),
+        });
+    }
+
     /// The most that the process may take.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
@@ -337,6 +396,10 @@ impl Drop for MemoryPermit {
     fn drop(&mut self) {
         let mut state = self.budget.state.lock();
         state.processes -= 1;
+        if let Some(progress) = &self.progress {
+            let is_other = |upload: &Upload| !Arc::ptr_eq(&upload.progress, progress);
+            state.uploads.retain(is_other);
+        }
         state.free(self.payer, &self.identifier, self.bytes);
         drop(state);
         self.budget.freed.notify_waiters();
@@ -431,6 +494,60 @@ mod tests {
             .acquire(client(61), &identifier("other"), 64 * MIB)
             .await;
         assert!(other.is_ok(), "another repository has its own half");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_uploads_of_many_networks_make_room_for_another() {
+        let budget = MemoryBudget::new(1024 * MIB);
+        let (mut uploads, mut all) = (Vec::new(), Vec::new());
+        for n in 0..16 {
+            let name = identifier(&format!("r{n}"));
+            let mut permit = budget.acquire(client(n), &name, 64 * MIB).await.unwrap();
+            let progress = Arc::<UploadProgress>::default();
+            permit.may_make_room(&progress);
+            all.push(Arc::clone(&progress));
+            uploads.push(async move {
+                progress.received(100 * MIB as usize);
+                if n != 7 {
+                    progress.waiting();
+                }
+                progress.displaced().await;
+                drop(permit);
+            });
+        }
+        let began = Instant::now();
+        let name = identifier("victim");
+        tokio::select! {
+            owner = budget.acquire(client(99), &name, 64 * MIB) => assert!(owner.is_ok()),
+            _ = futures_util::future::join_all(uploads) => unreachable!(),
+        }
+        assert!(began.elapsed() <= UploadProgress::GRACE + LOOK_EVERY);
+        let displaced = all.iter().filter(|it| it.is_displaced()).count();
+        assert_eq!((displaced, all[7].is_displaced()), (1, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_his_share_displaces_nobody() {
+        let budget = MemoryBudget::new(256 * MIB);
+        let mut slow = budget
+            .acquire(client(1), &identifier("a"), 64 * MIB)
+            .await
+            .unwrap();
+        let progress = Arc::<UploadProgress>::default();
+        slow.may_make_room(&progress);
+        progress.waiting();
+        let name = identifier("b");
+        let first = budget.acquire(client(2), &name, 128 * MIB).await.unwrap();
+        assert!(budget.acquire(client(2), &name, 128 * MIB).await.is_err());
+        assert!(
+            budget
+                .acquire(Payer::Pages, &name, 128 * MIB)
+                .await
+                .is_err()
+        );
+        assert!(!progress.is_displaced());
+        drop((slow, first));
+        assert!(budget.state.lock().uploads.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

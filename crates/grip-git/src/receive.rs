@@ -1,8 +1,9 @@
 //! Receiving a pack: streamed into the quarantine, checked there by git, then promoted.
 
-use std::{io, process::Stdio, time::Duration};
+use std::{io, process::Stdio, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
+use grip_tasks::UploadProgress;
 use grip_types::{Identifier, Oid};
 use rustix::process::Pid;
 use tokio::{
@@ -109,6 +110,12 @@ impl ReceiveError {
         )
     }
 
+    /// Says whether this node failed whatever had been sent. A pack can be made to take too long, or too
+    /// much memory or disk: that is no such failure.
+    pub fn is_node_fault(&self) -> bool {
+        matches!(self, Self::Repository(_) | Self::Io(_))
+    }
+
     /// What a remote server did, if the pack came from one and that is why.
     pub fn remote(&self) -> Option<&RemoteError> {
         match self {
@@ -130,13 +137,15 @@ enum RestsOn {
 }
 
 /// What one pack may cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Caps {
     pub max_pack_bytes: u64,
     /// How long no byte of the pack may come.
     pub stall: Duration,
     /// Whose share of the memory it takes to check it.
     pub payer: Payer,
+    /// That of the upload it comes with, which makes room where others wait for memory.
+    pub progress: Option<Arc<UploadProgress>>,
 }
 
 impl Repositories {
@@ -157,6 +166,7 @@ impl Repositories {
             max_pack_bytes: options.max_pack_bytes,
             stall: options.stall,
             payer: Payer::Unknown,
+            progress: None,
         };
         self.receive_within(identifier, pack, caps).await
     }
@@ -202,7 +212,10 @@ impl Repositories {
             self.has_free_space().await?;
             let budget = &self.inner.memory;
             let memory = budget.acquire(caps.payer, identifier, MEMORY_TO_TAKE_IN);
-            let memory = memory.await?;
+            let mut memory = memory.await?;
+            if let Some(progress) = &caps.progress {
+                memory.may_make_room(progress);
+            }
             let dir = self.new_quarantine(identifier, rests).await?;
             let command = self.index_pack(&dir, rests);
             let mut running = self.inner.git.start(command, &memory).await?;
@@ -212,7 +225,7 @@ impl Repositories {
                 permit: memory,
                 process: running.id(),
             };
-            let feed = self.feed(pack, running.stdin(), &mut memory, caps);
+            let feed = self.feed(pack, running.stdin(), &mut memory, &caps);
             let (stdout, stderr) = (running.stdout(), running.stderr());
             let finish = async {
                 tokio::try_join!(read_bounded(stdout), read_bounded(stderr), running.wait())
@@ -315,9 +328,9 @@ impl Repositories {
         pack: &mut (dyn AsyncRead + Send + Unpin),
         stdin: Option<ChildStdin>,
         memory: &mut GrowingMemory,
-        caps: Caps,
+        caps: &Caps,
     ) -> Result<(), ReceiveError> {
-        let Caps {
+        let &Caps {
             max_pack_bytes: limit,
             stall,
             ..

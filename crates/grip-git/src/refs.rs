@@ -6,6 +6,7 @@ mod moves;
 mod packed;
 mod snapshot;
 
+pub use advertise::RefListing;
 pub use edit::RefUpdateError;
 pub use moves::{MoveRecord, RefChange, RefMove};
 pub use snapshot::{Ref, RefSnapshot};

@@ -48,5 +48,7 @@ where
         if read == 0 || parser(&buffer) == Feed::Complete {
             return Ok(());
         }
+        // What inflates to much is there at once, and others have their turn.
+        tokio::task::coop::consume_budget().await;
     }
 }

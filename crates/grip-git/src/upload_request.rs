@@ -1,12 +1,13 @@
 //! Requests to `git-upload-pack`: their protocol version, and the head of a version 2 command.
 //!
 //! `ls-refs` is read whole and answered in process; of `fetch` only the command is read, the bytes
-//! go on to git as they came. Bounds: [`MAX_HEAD_BYTES`] per `ls-refs` request; beyond
-//! [`MAX_PREFIXES`] prefixes are dropped and all refs are listed, as git does.
+//! go on to git as they came. Bounds: [`MAX_HEAD_BYTES`] per request, of which no more is kept than
+//! [`MAX_PREFIXES`] prefixes of [`MAX_PREFIX_BYTES`] together; beyond, all refs are listed, as git does.
+//! Prefixes are a hint, and to look each of them up costs more than a longer list.
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use grip_types::ObjectFormat;
 use tokio::io::AsyncRead;
 
@@ -16,8 +17,9 @@ use crate::{
     request_head::{self, Feed},
 };
 
-pub const MAX_HEAD_BYTES: usize = 16 << 20;
-pub const MAX_PREFIXES: usize = 65_536;
+pub const MAX_HEAD_BYTES: usize = 4 << 20;
+pub const MAX_PREFIXES: usize = 4_096;
+pub const MAX_PREFIX_BYTES: usize = 256 << 10;
 
 /// The version of the wire protocol that a request speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -112,7 +114,7 @@ pub enum FetchError {
     UnknownCommand(String),
     #[error("the repository uses sha1 object ids, the request another object format")]
     ObjectFormat,
-    #[error("the request is larger than 16 MiB")]
+    #[error("the request is larger than 4 MiB")]
     TooLong,
 }
 
@@ -140,11 +142,15 @@ where
 #[derive(Debug, Default)]
 pub struct Parser {
     seen: BytesMut,
+    /// How far `seen` is understood.
     at: usize,
+    /// Bytes understood before those of `seen`.
+    forgotten: usize,
     stage: Stage,
     is_ls_refs: bool,
     request: LsRefs,
-    prefixes: usize,
+    prefix_bytes: usize,
+    lists_all: bool,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -170,9 +176,10 @@ impl Parser {
             let seen = std::mem::take(&mut self.seen);
             let decoded = pktline::decode(&seen[self.at..]);
             let outcome = match decoded {
-                Ok(None) if self.at > MAX_HEAD_BYTES => Err(FetchError::TooLong),
+                Ok(None) if self.is_too_long() => Err(FetchError::TooLong),
                 Ok(None) => {
                     self.seen = seen;
+                    self.forget();
                     return Feed::More;
                 }
                 Ok(Some((packet, len))) => {
@@ -200,8 +207,21 @@ impl Parser {
         }
     }
 
+    fn is_too_long(&self) -> bool {
+        self.forgotten + self.at > MAX_HEAD_BYTES
+    }
+
+    /// Forgets arguments that are understood: nothing of them goes on to git.
+    fn forget(&mut self) {
+        if self.stage == Stage::Arguments {
+            self.seen.advance(self.at);
+            self.forgotten += self.at;
+            self.at = 0;
+        }
+    }
+
     fn packet(&mut self, packet: Packet<'_>) -> Result<(), FetchError> {
-        if self.at > MAX_HEAD_BYTES {
+        if self.is_too_long() {
             return Err(FetchError::TooLong);
         }
         match (&self.stage, packet) {
@@ -218,12 +238,7 @@ impl Parser {
                 return Err(FetchError::NoCommand);
             }
             (Stage::Arguments, Packet::Data(line)) => self.argument(pktline::strip_lf(line)),
-            (_, Packet::Flush) => {
-                if self.prefixes > MAX_PREFIXES {
-                    self.request.prefixes = Vec::new();
-                }
-                self.stage = Stage::Over(Outcome::LsRefs);
-            }
+            (_, Packet::Flush) => self.stage = Stage::Over(Outcome::LsRefs),
             _ => return Err(pktline::Malformed.into()),
         }
         Ok(())
@@ -253,12 +268,20 @@ impl Parser {
             b"unborn" => self.request.unborn = true,
             _ => {
                 if let Some(prefix) = line.strip_prefix(b"ref-prefix ") {
-                    self.prefixes += 1;
-                    if self.prefixes <= MAX_PREFIXES {
-                        self.request.prefixes.push(prefix.to_vec());
-                    }
+                    self.prefix(prefix);
                 }
             }
+        }
+    }
+
+    fn prefix(&mut self, prefix: &[u8]) {
+        let prefixes = &mut self.request.prefixes;
+        self.prefix_bytes += prefix.len();
+        self.lists_all |= prefixes.len() >= MAX_PREFIXES || self.prefix_bytes > MAX_PREFIX_BYTES;
+        if self.lists_all {
+            *prefixes = Vec::new();
+        } else {
+            prefixes.push(prefix.to_vec());
         }
     }
 }

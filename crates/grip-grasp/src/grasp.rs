@@ -108,7 +108,7 @@ pub(crate) struct Core {
     /// The pushes under way.
     pub(crate) pushes: Arc<PushPermits>,
     /// What pull requests have added within a day.
-    pub(crate) request_bytes: RequestBytes,
+    pub(crate) request_bytes: Arc<RequestBytes>,
     pub(crate) maintenance: PendingMaintenance,
     pub(crate) keep: Keep,
     pub(crate) collecting: Collecting,

@@ -31,8 +31,8 @@ use grip_git::{
     report,
 };
 use grip_nostr::RepoAddr;
-use grip_tasks::{CancellationToken, fault};
-use grip_types::{ClientNetwork, RefEdit};
+use grip_tasks::{CancellationToken, UploadProgress, WatchedUpload, fault};
+use grip_types::{Charge, ClientNetwork, RefEdit};
 use tokio::{io::AsyncRead, sync::oneshot};
 use tracing::Instrument as _;
 
@@ -46,9 +46,8 @@ pub use reply::{PushReply, Unread};
 pub(crate) use request_bytes::RequestBytes;
 
 use judge::WantedTips;
-use land::Denied;
-use permits::PushPermit;
-use request_bytes::Contribution;
+use land::{Denied, Landed};
+use request_bytes::{Contribution, TakenBytes};
 use upload::{Upload, drain};
 
 impl Grasp {
@@ -66,7 +65,24 @@ impl Grasp {
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
-        self.core.take_push(addr, network, Box::new(body))
+        let progress = Arc::<UploadProgress>::default();
+        let body = WatchedUpload::new(body, Arc::clone(&progress));
+        self.push_watched(addr, network, body, progress)
+    }
+
+    /// The same for a body whose progress is noted where it comes from: what was sent counts, and not what
+    /// it inflates to.
+    pub fn push_watched<B>(
+        &self,
+        addr: RepoAddr,
+        network: Option<ClientNetwork>,
+        body: B,
+        progress: Arc<UploadProgress>,
+    ) -> BoxFuture<'_, PushReply>
+    where
+        B: AsyncRead + Send + Unpin + 'static,
+    {
+        self.core.take_push(addr, network, Box::new(body), progress)
     }
 }
 
@@ -134,6 +150,7 @@ impl Core {
         addr: RepoAddr,
         network: Option<ClientNetwork>,
         mut body: Body,
+        progress: Arc<UploadProgress>,
     ) -> BoxFuture<'_, PushReply> {
         Box::pin(async move {
             let stall = self.repositories.options().stall;
@@ -142,7 +159,7 @@ impl Core {
                 Ok((request, _)) if request.commands.is_empty() => PushReply::whole(Bytes::new()),
                 Ok((request, taken)) => {
                     let push = Push::new(addr, network, request);
-                    self.push(push, Upload::new(taken, body)).await
+                    self.push(push, Upload::new(taken, body), progress).await
                 }
                 Err(ReadError::Refused(error)) => {
                     self.refusals
@@ -160,18 +177,19 @@ impl Core {
     async fn push(
         self: &Arc<Self>,
         push: Push,
-        (mut upload, at_end): (Upload<Body>, oneshot::Receiver<()>),
+        (upload, at_end): (Upload<Body>, oneshot::Receiver<()>),
+        progress: Arc<UploadProgress>,
     ) -> PushReply {
         let push = Arc::new(push);
         let moves_state_refs = push.moves_state_refs();
+        let watched = Arc::clone(&progress);
         let permit = self
             .pushes
-            .acquire(&push.addr, push.network, moves_state_refs)
+            .acquire(&push.addr, push.network, moves_state_refs, watched)
             .await;
         let Some(permit) = permit else {
             return PushReply::refused(self.deny(&push, Denied::Busy), upload);
         };
-        upload.count_for(permit.transfer());
         let wanted = match self.allow(&push).await {
             Ok(wanted) => wanted,
             Err(denied) => return PushReply::refused(self.deny(&push, denied), upload),
@@ -186,11 +204,12 @@ impl Core {
         let (answer, answered) = oneshot::channel();
         let core = Arc::clone(self);
         let pushing = async move {
+            let _permit = permit;
             let claims = wanted.claims.clone();
-            let receiving = core.receive_and_land(&push, wanted, upload, &permit, gone);
+            let receiving = core.receive_and_land(&push, wanted, upload, &progress, gone);
             let received = tokio::select! {
                 received = receiving => received,
-                () = core.keep_claims(&push, &claims, permit.transfer()) => None,
+                () = core.keep_claims(&push, &claims, &progress) => None,
             };
             let Some(bytes) = received else {
                 return;
@@ -211,17 +230,40 @@ impl Core {
         self: &Arc<Self>,
         push: &Arc<Push>,
         wanted: WantedTips,
-        mut upload: Upload<Body>,
-        permit: &PushPermit,
+        upload: Upload<Body>,
+        progress: &Arc<UploadProgress>,
         gone: CancellationToken,
     ) -> Option<Bytes> {
+        let is_contribution = contribution(push, &wanted).is_some();
+        let ended = self.receive_or_give_up(push, wanted, upload, progress, gone);
+        let ended = ended.await;
+        let charge = match &ended {
+            Some(Ok(_)) => Charge::Kept,
+            Some(Err(denied)) => denied.charge(),
+            None => Charge::Refused,
+        };
+        if is_contribution && charge == Charge::Refused {
+            self.charge_refused(push.network, progress);
+        }
+        Some(match ended? {
+            Ok(landed) => push.accepted(&landed.messages),
+            Err(denied) => self.deny(push, denied),
+        })
+    }
+
+    async fn receive_or_give_up(
+        self: &Arc<Self>,
+        push: &Arc<Push>,
+        wanted: WantedTips,
+        mut upload: Upload<Body>,
+        progress: &Arc<UploadProgress>,
+        gone: CancellationToken,
+    ) -> Option<Result<Landed, Denied>> {
         let received = if push.has_pack {
-            let receiving = self.receive(push, &wanted, &mut upload);
+            let receiving = self.receive(push, &wanted, &mut upload, progress);
             tokio::select! {
                 received = receiving => received,
-                () = permit.transfer().displaced() => {
-                    return Some(self.deny(push, Denied::Displaced));
-                }
+                () = progress.displaced() => return Some(Err(Denied::Displaced)),
                 () = gone.cancelled() => return None,
             }
         } else {
@@ -231,10 +273,10 @@ impl Core {
         // by a body that trickles.
         tokio::select! {
             () = drain(&mut upload) => {}
-            () = permit.transfer().displaced() => {}
+            () = progress.displaced() => {}
         }
-        if !permit.transfer().complete() {
-            return Some(self.deny(push, Denied::Displaced));
+        if !progress.complete() {
+            return Some(Err(Denied::Displaced));
         }
         fault::point("push.received");
         drop(upload);
@@ -245,10 +287,7 @@ impl Core {
         if landed.as_ref().is_ok_and(|landed| landed.moved_state_refs) {
             self.pushes.moved_state_refs(&push.addr, push.network);
         }
-        Some(match landed {
-            Ok(landed) => push.accepted(&landed.messages),
-            Err(denied) => self.deny(push, denied),
-        })
+        Some(landed)
     }
 
     /// Receives the pack. Of one that would all be staged, no more is taken than fits.
@@ -257,12 +296,14 @@ impl Core {
         push: &Push,
         wanted: &WantedTips,
         upload: &mut Upload<Body>,
+        progress: &Arc<UploadProgress>,
     ) -> Result<Quarantine, Denied> {
         let options = self.repositories.options();
         let mut caps = Caps {
             max_pack_bytes: options.max_pack_bytes,
             stall: options.stall,
             payer: push.network.map_or(Payer::Unknown, Payer::Client),
+            progress: Some(Arc::clone(progress)),
         };
         let room = || {
             self.repositories
@@ -318,14 +359,32 @@ impl Core {
     }
 
     /// Takes what a push brings of the budgets of those who bring it.
-    fn contribute(&self, push: &Push, wanted: &WantedTips, bytes: u64) -> Result<(), Denied> {
+    fn contribute(
+        &self,
+        push: &Push,
+        wanted: &WantedTips,
+        bytes: u64,
+    ) -> Result<Option<TakenBytes>, Denied> {
         let Some(contribution) = contribution(push, wanted) else {
-            return Ok(());
+            return Ok(None);
         };
         let limits = self.policy.load().pull_request_bytes;
-        Ok(self
+        let taken = self
             .request_bytes
-            .take(&contribution, bytes, &limits, now())?)
+            .take(&contribution, bytes, &limits, now());
+        Ok(Some(taken?))
+    }
+
+    /// Charges the network of a push that was refused for what it is, or broken off.
+    fn charge_refused(&self, network: Option<ClientNetwork>, progress: &UploadProgress) {
+        if let Some(network) = network {
+            let (limits, bytes) = (
+                self.policy.load().pull_request_bytes,
+                progress.received_bytes(),
+            );
+            self.request_bytes
+                .charge_refused(network, bytes, &limits, now());
+        }
     }
 
     fn no_pack(&self, addr: &RepoAddr) -> Quarantine {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use grip_nostr::{Event, Timestamp};
-use grip_types::EventSource;
+use grip_types::{Charge, ClientNetwork, EventSource};
 use nostr::prelude::Tag;
 
 use crate::{
@@ -55,9 +55,9 @@ impl Relay {
         for event in checked {
             match event {
                 Ok(event) if !policy.defers(&event) => {
-                    match beyond_share(shared, policy.as_ref(), source, &event) {
-                        None => run.push(event),
-                        Some(answer) => {
+                    match take_share(shared, policy.as_ref(), source, &event) {
+                        Ok(taken) => run.push((event, taken)),
+                        Err(answer) => {
                             admitted.extend(judge_run(shared, policy, &mut run, source).await);
                             admitted.push(Admission::authentic(answer));
                         }
@@ -67,7 +67,7 @@ impl Relay {
                     admitted.extend(judge_run(shared, policy, &mut run, source).await);
                     admitted.push(match other {
                         Ok(event) => {
-                            Admission::authentic(settle(shared, policy, event, source).await)
+                            Admission::authentic(settle(shared, policy, event, None, source).await)
                         }
                         Err(refused) => refused,
                     });
@@ -91,30 +91,64 @@ impl Admission {
 /// What an indexed tag takes on the disk beside the event, about.
 const INDEX_BYTES: usize = 96;
 
-/// The refusal of an event whose network has sent too many bytes of its kind of events.
-pub(crate) fn beyond_share(
+/// Bytes that an event took of its network's, ahead of the decision on it.
+pub(crate) struct TakenBytes {
+    network: ClientNetwork,
+    share: Share,
+    bytes: u64,
+}
+
+impl TakenBytes {
+    /// Gives back what the answer leaves free. Dropping it gives nothing back.
+    pub(crate) fn settle(self, shared: &Shared, answer: &Answer) {
+        let Self {
+            network,
+            share,
+            bytes,
+        } = self;
+        let cost = charge(answer).of(bytes);
+        shared.bytes_of(share).give_back(network, bytes - cost);
+    }
+}
+
+/// What has become of an event, by the answer to it.
+fn charge(answer: &Answer) -> Charge {
+    match answer.prefix() {
+        // The writer, the store or the database failed; or it is here already.
+        Some("error" | "duplicate") => Charge::NotDone,
+        _ if answer.accepted => Charge::Kept,
+        _ => Charge::Refused,
+    }
+}
+
+/// Takes the bytes of an event of its network's, or refuses it: they are too many of its kind of events.
+/// None where no bound applies.
+pub(crate) fn take_share(
     shared: &Shared,
     policy: &dyn WritePolicy,
     source: EventSource,
     event: &Event,
-) -> Option<Answer> {
-    let network = source.network?;
-    let share = policy.share(event, source.origin)?;
+) -> Result<Option<TakenBytes>, Answer> {
+    let share = policy.share(event, source.origin);
+    let (Some(network), Some(share)) = (source.network, share) else {
+        return Ok(None);
+    };
     let json = serde_json::to_vec(event).map_or(usize::MAX, |json| json.len());
     let is_indexed = |tag: &&Tag| tag.as_slice().first().is_some_and(|name| name.len() == 1);
     let indexed = event.tags.iter().filter(is_indexed).count();
     let bytes = json.saturating_add(indexed * INDEX_BYTES);
-    let limiter = match share {
-        Share::Unrelated => &shared.unrelated,
-        Share::Related => &shared.related,
-    };
-    let allowed = limiter.allows(network, policy.share_bytes(event, bytes));
+    let bytes = policy.share_bytes(event, bytes) as u64;
+    if shared.bytes_of(share).take(network, bytes) {
+        return Ok(Some(TakenBytes {
+            network,
+            share,
+            bytes,
+        }));
+    }
     let kind = event.kind.as_u16();
-    (!allowed).then(|| {
-        Answer::refused(format!(
-            "rate-limited: events of kind {kind} from your network take too many bytes; try again in an hour"
-        ))
-    })
+    Err(Answer::refused(format!(
+        "rate-limited: events of kind {kind} from your network take too many bytes; try again in an hour"
+    )))
 }
 
 fn authenticate(checked: Checked) -> Result<Event, Admission> {
@@ -135,13 +169,14 @@ fn authenticate(checked: Checked) -> Result<Event, Admission> {
 async fn judge_run(
     shared: &Shared,
     policy: &Arc<dyn WritePolicy>,
-    run: &mut Vec<Event>,
+    run: &mut Vec<(Event, Option<TakenBytes>)>,
     source: EventSource,
 ) -> Vec<Admission> {
     if run.is_empty() {
         return Vec::new();
     }
-    let answers = judge(shared, policy, std::mem::take(run), source).await;
+    let (events, taken): (Vec<_>, Vec<_>) = run.drain(..).unzip();
+    let answers = judge(shared, policy, events, taken, source).await;
     answers.into_iter().map(Admission::authentic).collect()
 }
 
@@ -150,6 +185,7 @@ pub(crate) async fn judge(
     shared: &Shared,
     policy: &Arc<dyn WritePolicy>,
     run: Vec<Event>,
+    taken: Vec<Option<TakenBytes>>,
     source: EventSource,
 ) -> Vec<Answer> {
     let count = run.len();
@@ -161,6 +197,11 @@ pub(crate) async fn judge(
     answers
         .iter()
         .for_each(|answer| shared.stats.answered(answer));
+    for (taken, answer) in taken.into_iter().zip(&answers) {
+        if let Some(taken) = taken {
+            taken.settle(shared, answer);
+        }
+    }
     answers
 }
 
@@ -170,6 +211,7 @@ pub(crate) async fn settle(
     shared: &Shared,
     policy: &Arc<dyn WritePolicy>,
     event: Event,
+    taken: Option<TakenBytes>,
     source: EventSource,
 ) -> Answer {
     let turn = shared.settling.acquire(source.network, 1).await;
@@ -182,5 +224,8 @@ pub(crate) async fn settle(
         Answer::refused("error: this event could not be settled; try again later")
     });
     shared.stats.answered(&answer);
+    if let Some(taken) = taken {
+        taken.settle(shared, &answer);
+    }
     answer
 }

@@ -1,9 +1,12 @@
 //! Token buckets, per connection and per address.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
+use grip_tasks::{ByteBudget, SpentBytes};
 use grip_types::ClientNetwork;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::limits::{HourlyBytes, Rate, Rates};
 
@@ -66,32 +69,52 @@ impl AddressRates {
 }
 
 /// Bytes of events in an hour, by network. Bounded as [`AddressRates`].
-pub(crate) struct BytesPerHour(Option<DefaultKeyedRateLimiter<ClientNetwork>>);
+pub(crate) struct BytesPerHour {
+    /// None where there is no limit.
+    budget: Option<ByteBudget>,
+    networks: Mutex<HashMap<ClientNetwork, SpentBytes>>,
+}
 
 impl BytesPerHour {
     pub(crate) fn new(bytes: HourlyBytes) -> Self {
         let hour = Duration::from_secs(3_600);
-        let one = hour
-            .checked_div(bytes.per_hour)
-            .and_then(Quota::with_period);
-        let quota = one.zip(NonZeroU32::new(bytes.burst));
-        Self(quota.map(|(quota, burst)| RateLimiter::dashmap(quota.allow_burst(burst))))
+        // What is used up in one go comes back at the rate of an hour's.
+        let window = (hour * bytes.burst).checked_div(bytes.per_hour);
+        let window = window.filter(|window| !window.is_zero());
+        let limit = u64::from(bytes.burst);
+        Self {
+            budget: window.map(|window| ByteBudget { limit, window }),
+            networks: Mutex::default(),
+        }
     }
 
     /// Takes `bytes` of the network's. More than it may ever have at once are refused.
-    pub(crate) fn allows(&self, network: ClientNetwork, bytes: usize) -> bool {
-        let Some(limiter) = &self.0 else {
+    pub(crate) fn take(&self, network: ClientNetwork, bytes: u64) -> bool {
+        let (Some(budget), now) = (self.budget, Instant::now()) else {
             return true;
         };
-        let bytes = u32::try_from(bytes).ok().and_then(NonZeroU32::new);
-        bytes.is_some_and(|bytes| matches!(limiter.check_key_n(&network, bytes), Ok(Ok(()))))
+        let mut networks = self.networks.lock();
+        let spent = networks.entry(network).or_default();
+        let fits = spent.now(budget, now).saturating_add(bytes) <= budget.limit;
+        if fits {
+            spent.add(bytes, budget, now);
+        }
+        fits
+    }
+
+    pub(crate) fn give_back(&self, network: ClientNetwork, bytes: u64) {
+        if let Some(spent) = self.networks.lock().get_mut(&network) {
+            spent.give_back(bytes);
+        }
     }
 
     pub(crate) fn forget_idle(&self) {
-        if let Some(limiter) = &self.0 {
-            limiter.retain_recent();
-            limiter.shrink_to_fit();
-        }
+        let (Some(budget), now) = (self.budget, Instant::now()) else {
+            return;
+        };
+        let mut networks = self.networks.lock();
+        networks.retain(|_, spent| spent.now(budget, now) > 0);
+        networks.shrink_to_fit();
     }
 }
 
@@ -123,6 +146,29 @@ mod tests {
     use grip_types::NetworkPrefixes;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_come_back_with_the_hour_and_when_they_are_given_back() {
+        let network = |last| NetworkPrefixes::default().network([192, 0, 2, last].into());
+        let bytes = BytesPerHour::new(HourlyBytes {
+            per_hour: 100,
+            burst: 200,
+        });
+        assert!(bytes.take(network(1), 150) && !bytes.take(network(1), 51));
+        assert!(bytes.take(network(2), 200) && !bytes.take(network(3), 201));
+        bytes.give_back(network(1), 100);
+        assert!(bytes.take(network(1), 150) && !bytes.take(network(1), 1));
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        assert!(bytes.take(network(1), 100) && !bytes.take(network(1), 1));
+        tokio::time::advance(Duration::from_secs(2 * 3_600)).await;
+        bytes.forget_idle();
+        assert!(bytes.networks.lock().is_empty());
+        let off = BytesPerHour::new(HourlyBytes {
+            per_hour: 0,
+            burst: 0,
+        });
+        assert!(off.take(network(1), u64::MAX));
+    }
 
     #[test]
     fn relay_8_a_rate_of_zero_is_no_limit_and_a_burst_runs_out() {

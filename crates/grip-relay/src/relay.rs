@@ -8,7 +8,7 @@ use grip_tasks::TaskGroup;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    Access, CommitLog, Frame, Limits, Peer, Stats, WritePolicy, Writer,
+    Access, CommitLog, Frame, Limits, Peer, Share, Stats, WritePolicy, Writer,
     in_flight::InFlight,
     quota::Quota,
     rate_limits::{AddressRates, BytesPerHour},
@@ -48,6 +48,15 @@ pub(crate) struct Shared {
     /// Deferred events that are being processed, over all connections.
     pub(crate) settling: Arc<InFlight>,
     pub(crate) group: TaskGroup,
+}
+
+impl Shared {
+    pub(crate) fn bytes_of(&self, share: Share) -> &BytesPerHour {
+        match share {
+            Share::Unrelated => &self.unrelated,
+            Share::Related => &self.related,
+        }
+    }
 }
 
 impl Relay {

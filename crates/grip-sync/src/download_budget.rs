@@ -8,10 +8,13 @@
 //! Looks at the refs of other servers have a part of the total to themselves: fetches of strangers put
 //! none off, and looks of whatever size leave nearly all of what is reserved for those who are served.
 //!
-//! What was used is forgotten evenly over the window. Nothing of it outlives the process.
+//! What was used is forgotten evenly over the window. Nothing of it outlives the process. What came and
+//! could not be kept because this node failed is given back to the authors ([`grip_types::Charge`]); it
+//! counts in the total all the same, which is what the link carried.
 
 use std::{collections::HashMap, time::Duration};
 
+use grip_tasks::{ByteBudget, SpentBytes};
 use grip_types::Owner;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -32,6 +35,25 @@ pub struct DownloadLimits {
     pub total: u64,
     /// Default one hour.
     pub window: Duration,
+}
+
+impl DownloadLimits {
+    fn of_total(&self) -> ByteBudget {
+        self.budget(self.total)
+    }
+
+    fn of_looks(&self) -> ByteBudget {
+        self.budget(self.total / LOOKS)
+    }
+
+    fn of_author(&self) -> ByteBudget {
+        self.budget(self.per_author)
+    }
+
+    fn budget(&self, limit: u64) -> ByteBudget {
+        let window = self.window;
+        ByteBudget { limit, window }
+    }
 }
 
 impl Default for DownloadLimits {
@@ -62,32 +84,10 @@ pub struct DownloadBudget {
 
 #[derive(Default)]
 struct State {
-    total: Level,
-    looks: Level,
-    owners: HashMap<[u8; 32], Level>,
+    total: SpentBytes,
+    looks: SpentBytes,
+    owners: HashMap<[u8; 32], SpentBytes>,
     bytes_total: u64,
-}
-
-/// Bytes that count still.
-#[derive(Clone, Copy, Debug, Default)]
-struct Level {
-    used: u64,
-    at: Option<Instant>,
-}
-
-impl Level {
-    /// What is left of it now: a budget of `limit` is forgotten in a window.
-    fn now(self, limit: u64, window: Duration, now: Instant) -> u64 {
-        let age = self.at.map_or(Duration::ZERO, |at| now.duration_since(at));
-        let part = age.as_secs_f64() / window.as_secs_f64().max(1e-3);
-        let forgotten = (limit as f64 * part) as u64;
-        self.used.saturating_sub(forgotten)
-    }
-
-    fn add(&mut self, bytes: u64, limit: u64, window: Duration, now: Instant) {
-        self.used = self.now(limit, window, now).saturating_add(bytes);
-        self.at = Some(now);
-    }
 }
 
 impl DownloadBudget {
@@ -100,98 +100,89 @@ impl DownloadBudget {
 
     /// Says whether a fetch for an author may begin.
     pub(crate) fn check(&self, owner: &Owner, now: Instant) -> Result<(), Spent> {
-        let DownloadLimits {
-            per_author,
-            total,
-            window,
-        } = self.limits;
-        let state = self.state.lock();
+        let (state, total) = (self.state.lock(), self.limits.of_total());
         let most = if owner.is_served {
-            total
+            total.limit
         } else {
-            total - total / RESERVED
+            total.limit - total.limit / RESERVED
         };
-        if state.total.now(total, window, now) >= most {
+        if state.total.now(total, now) >= most {
             return Err(Spent::Total);
         }
-        state.check_own(owner, per_author, window, now)
+        state.check_own(owner, self.limits.of_author(), now)
     }
 
     /// Says whether a look at a server may begin that an author lists.
     pub(crate) fn check_look(&self, owner: &Owner, now: Instant) -> Result<(), Spent> {
-        let DownloadLimits {
-            per_author,
-            total,
-            window,
-        } = self.limits;
-        let (state, most) = (self.state.lock(), total / LOOKS);
-        if state.looks.now(most, window, now) >= most {
+        let (state, looks) = (self.state.lock(), self.limits.of_looks());
+        if state.looks.now(looks, now) >= looks.limit {
             return Err(Spent::Total);
         }
-        state.check_own(owner, per_author, window, now)
+        state.check_own(owner, self.limits.of_author(), now)
     }
 
     /// Counts bytes of a look, as those of a fetch and against what is for looks.
     pub(crate) fn charge_look(&self, payers: &[Owner], bytes: u64, now: Instant) {
-        let DownloadLimits { total, window, .. } = self.limits;
         let mut state = self.state.lock();
-        state.looks.add(bytes, total / LOOKS, window, now);
+        state.looks.add(bytes, self.limits.of_looks(), now);
         drop(state);
         self.charge(payers, bytes, now);
     }
 
     /// Counts bytes that came, in equal parts against those who pay.
     pub(crate) fn charge(&self, payers: &[Owner], bytes: u64, now: Instant) {
-        let DownloadLimits {
-            per_author,
-            total,
-            window,
-        } = self.limits;
         let mut state = self.state.lock();
         state.bytes_total = state.bytes_total.saturating_add(bytes);
-        state.total.add(bytes, total, window, now);
-        let part = bytes.div_ceil(payers.len().max(1) as u64);
+        state.total.add(bytes, self.limits.of_total(), now);
         for payer in payers {
             if state.owners.len() >= MAX_OWNERS && !state.owners.contains_key(&payer.key) {
-                state.forget_some(self.limits, now);
+                state.forget_some(self.limits.of_author(), now);
             }
             let own = state.owners.entry(payer.key).or_default();
-            own.add(part, per_author, window, now);
+            own.add(part(payers, bytes), self.limits.of_author(), now);
+        }
+    }
+
+    /// Gives bytes back to those who paid for them.
+    pub(crate) fn give_back(&self, payers: &[Owner], bytes: u64) {
+        let mut state = self.state.lock();
+        for payer in payers {
+            if let Some(own) = state.owners.get_mut(&payer.key) {
+                own.give_back(part(payers, bytes));
+            }
         }
     }
 
     /// Bytes of the total that are in use, the total, and all that ever came.
     pub(crate) fn usage(&self, now: Instant) -> (u64, u64, u64) {
-        let (state, limits) = (self.state.lock(), self.limits);
-        let used = state.total.now(limits.total, limits.window, now);
-        (used, limits.total, state.bytes_total)
+        let (state, total) = (self.state.lock(), self.limits.of_total());
+        (state.total.now(total, now), total.limit, state.bytes_total)
     }
 }
 
+/// What each of those who pay has to pay.
+fn part(payers: &[Owner], bytes: u64) -> u64 {
+    bytes.div_ceil(payers.len().max(1) as u64)
+}
+
 impl State {
-    fn check_own(
-        &self,
-        owner: &Owner,
-        limit: u64,
-        window: Duration,
-        now: Instant,
-    ) -> Result<(), Spent> {
+    fn check_own(&self, owner: &Owner, budget: ByteBudget, now: Instant) -> Result<(), Spent> {
         let own = self.owners.get(&owner.key);
-        if own.is_some_and(|own| own.now(limit, window, now) >= limit) {
+        if own.is_some_and(|own| own.now(budget, now) >= budget.limit) {
             return Err(Spent::Author);
         }
         Ok(())
     }
 
     /// Forgets half of the authors, those who used least.
-    fn forget_some(&mut self, limits: DownloadLimits, now: Instant) {
-        let levels = self.owners.iter();
-        let mut levels: Vec<(u64, [u8; 32])> = levels
-            .map(|(key, level)| (level.now(limits.per_author, limits.window, now), *key))
+    fn forget_some(&mut self, budget: ByteBudget, now: Instant) {
+        let spent = self.owners.iter();
+        let mut spent: Vec<(u64, [u8; 32])> = spent
+            .map(|(key, spent)| (spent.now(budget, now), *key))
             .collect();
-        let half = levels.len() / 2;
-        levels.select_nth_unstable(half);
-        for (_, key) in &levels[..half] {
+        let half = spent.len() / 2;
+        spent.select_nth_unstable(half);
+        for (_, key) in &spent[..half] {
             self.owners.remove(key);
         }
     }
@@ -215,6 +206,18 @@ mod tests {
             total,
             window: MINUTE,
         })
+    }
+
+    #[test]
+    fn what_could_not_be_kept_here_is_given_back_to_its_authors_and_not_to_the_node() {
+        let (budget, now) = (budget(100, 10_000), Instant::now());
+        let (one, two) = (owner(1, false), owner(2, false));
+        budget.charge(&[one, two], 300, now);
+        assert_eq!(budget.check(&one, now), Err(Spent::Author));
+        budget.give_back(&[one, two], 300);
+        assert_eq!(budget.check(&one, now), Ok(()));
+        assert_eq!(budget.check(&two, now), Ok(()));
+        assert_eq!(budget.usage(now).0, 300);
     }
 
     #[test]

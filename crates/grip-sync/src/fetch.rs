@@ -79,6 +79,17 @@ pub enum FetchError {
     Local(#[source] Box<dyn Error + Send + Sync>),
 }
 
+impl FetchError {
+    /// Says whether this node failed, whatever the host had sent.
+    pub(crate) fn is_node_fault(&self) -> bool {
+        match self {
+            Self::Local(_) => true,
+            Self::Receive(error) => error.is_node_fault(),
+            _ => false,
+        }
+    }
+}
+
 impl From<ReceiveError> for FetchError {
     fn from(error: ReceiveError) -> Self {
         match error {
@@ -131,6 +142,23 @@ mod tests {
         let text = "less than 256 MiB free on the disk of the git directory";
         assert_eq!(text_of(256 << 20), text);
         assert!(text_of(1000).starts_with("less than 1000 bytes free"));
+    }
+
+    #[test]
+    fn only_what_the_host_cannot_bring_about_is_the_fault_of_this_node() {
+        let broken = || io::Error::other("disk");
+        assert!(FetchError::Local(Box::new(broken())).is_node_fault());
+        assert!(FetchError::Receive(ReceiveError::Io(broken())).is_node_fault());
+        for of_host in [
+            ReceiveError::Client(broken()),
+            ReceiveError::Corrupt(String::new()),
+            ReceiveError::Bomb,
+            ReceiveError::TooSlow(std::time::Duration::ZERO),
+        ] {
+            assert!(!FetchError::Receive(of_host).is_node_fault());
+        }
+        assert!(!FetchError::DiskFull(1).is_node_fault());
+        assert!(!FetchError::GaveWay.is_node_fault());
     }
 
     #[test]

@@ -252,6 +252,7 @@ impl GitFetch {
             max_pack_bytes: self.options.max_pack_bytes,
             stall: self.options.stall,
             payer: Payer::Fetch,
+            progress: None,
         };
         let wanted = job.wants.iter().copied().collect();
         let receiving =

@@ -74,6 +74,13 @@ impl Meter {
         }
     }
 
+    /// Gives what came back to those who pay: it could not be kept because of this node.
+    pub(crate) fn give_back(&self) {
+        if let Some(budget) = &self.budget {
+            budget.give_back(&self.payers, self.received());
+        }
+    }
+
     /// Bytes a second, from the beginning.
     pub(crate) fn rate(&self) -> u64 {
         let seconds = self.began.elapsed().as_secs().max(1);

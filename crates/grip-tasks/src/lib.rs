@@ -14,6 +14,8 @@ mod periodic;
 mod permits;
 mod primitives;
 mod single_flight;
+mod spent_bytes;
+mod upload_progress;
 
 pub use change_set::{ChangeSet, Changed};
 pub use group::{Ended, TaskGroup, TaskStatus};
@@ -24,5 +26,7 @@ pub use low_priority::LowPriorityThreads;
 pub use periodic::{Outcome, Periodic, PeriodicStatus};
 pub use permits::{Permit, Permits};
 pub use single_flight::{Flight, Job, Jobs, Refused, SingleFlight};
+pub use spent_bytes::{ByteBudget, SpentBytes};
 pub use tokio::task::JoinError;
 pub use tokio_util::sync::CancellationToken;
+pub use upload_progress::{SLOW_BYTES_PER_SECOND, UploadProgress, WatchedUpload};

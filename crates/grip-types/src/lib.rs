@@ -4,6 +4,7 @@
 mod text_form;
 
 mod byte_lru;
+mod charge;
 mod client_network;
 mod domain;
 mod error_chain;
@@ -20,6 +21,7 @@ mod service;
 pub use nostr::prelude::PublicKey;
 
 pub use byte_lru::ByteLru;
+pub use charge::Charge;
 pub use client_network::{ClientNetwork, NetworkPrefixes};
 pub use domain::{Domain, InvalidDomain};
 pub use error_chain::ErrorChain;

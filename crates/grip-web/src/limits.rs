@@ -3,11 +3,12 @@
 //! A permit is given or refused before any work is done for it, and frees itself when dropped. Pages
 //! of code, fetches and pushes wait a moment for one, in a bounded line: to refuse a crawler at once
 //! only brings its next request. Nothing else waits. Where fetches wait, those whose clients stand still
-//! make room.
+//! make room; where pushes wait, an upload of the network that has most of them does, else one that is slow.
 
 mod counts;
 mod fetches;
 mod rates;
+mod uploads;
 
 use std::{
     net::IpAddr,
@@ -18,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use grip_tasks::Live;
+use grip_tasks::{Live, UploadProgress};
 use grip_types::{ClientNetwork, RepoAddr};
 use tokio::{
     sync::Notify,
@@ -30,6 +31,7 @@ use self::{
     counts::{KeyPermit, PerKey, Total, TotalPermit},
     fetches::Fetches,
     rates::{Rate, logged_commits_quota, request_quota},
+    uploads::{Uploads, WatchedPermit},
 };
 use crate::{client::Client, settings::WebLimits};
 
@@ -128,6 +130,8 @@ pub(crate) struct Limits {
     lines: [Arc<Line>; Class::ALL.len()],
     /// The fetches under way; bounded by the permits given.
     fetches: Arc<Fetches>,
+    /// The pushes under way; bounded by the permits given.
+    uploads: Uploads,
     /// Bounded by the permits given.
     shares: Arc<PerKey<(ClientNetwork, Class)>>,
     /// Bounded by the permits given.
@@ -176,6 +180,7 @@ impl Limits {
             requests: Default::default(),
             lines: Default::default(),
             fetches: Arc::default(),
+            uploads: Uploads::default(),
             shares: Arc::default(),
             repositories: Arc::default(),
             repository_shares: Arc::default(),
@@ -253,9 +258,8 @@ impl Limits {
             if let Some(permit) = request() {
                 return Some(permit);
             }
-            if class == Class::Fetch
-                && let Some(of) = self.short_of(class, network, repository, bounds)
-                && self.fetches.cut_unread(network, of)
+            if let Some(of) = self.short_of(class, network, repository, bounds)
+                && self.make_room(class, network, of)
             {
                 continue;
             }
@@ -286,6 +290,31 @@ impl Limits {
         let repository = repository?;
         let taken = self.repositories.count(&(repository.clone(), class));
         (taken >= bound.div_ceil(2)).then_some(Some(repository))
+    }
+
+    /// Ends a transfer of others that has the least claim to its permit; false if there is none.
+    fn make_room(
+        &self,
+        class: Class,
+        network: Option<ClientNetwork>,
+        repository: Option<&RepoAddr>,
+    ) -> bool {
+        match class {
+            Class::Fetch => self.fetches.cut_unread(network, repository),
+            Class::Push => self.uploads.displace_one(network, repository),
+            _ => false,
+        }
+    }
+
+    /// The permit of an upload, which is freed early if the upload has to make room for another.
+    pub(crate) fn upload(
+        &self,
+        permit: RequestPermit,
+        network: Option<ClientNetwork>,
+        repository: RepoAddr,
+        progress: Arc<UploadProgress>,
+    ) -> Arc<WatchedPermit> {
+        self.uploads.begin(permit, network, repository, progress)
     }
 
     /// A stream that ends early, and frees its permit, where its client neither reads it nor sends the

@@ -1,5 +1,7 @@
 //! Refs as clients read them.
 
+use std::{ops::Range, sync::Arc};
+
 use bytes::{BufMut, Bytes, BytesMut};
 use grip_types::Oid;
 
@@ -15,6 +17,10 @@ const UPLOAD_PACK: &str = "multi_ack thin-pack side-band side-band-64k ofs-delta
 
 const RECEIVE_PACK: &str = "report-status report-status-v2 delete-refs side-band-64k quiet atomic \
     ofs-delta push-options object-format=sha1";
+
+/// Bytes of a listing that are made at a time, about, and refs between two looks at how many there are.
+const PIECE: usize = 16 << 10;
+const REFS_AT_ONCE: usize = 64;
 
 /// Version 2: the same bytes for every repository.
 pub(super) fn capabilities_v2() -> Bytes {
@@ -122,27 +128,65 @@ fn hex<'a>(oid: &Oid, buffer: &'a mut [u8; 64]) -> &'a [u8] {
     out
 }
 
-pub(super) fn ls_refs(refs: &RefSnapshot, request: &LsRefs) -> Bytes {
-    let mut out = BytesMut::with_capacity(4096);
-    let wants = |name: &[u8]| {
-        request.prefixes.is_empty()
-            || request
-                .prefixes
-                .iter()
-                .any(|prefix| name.starts_with(prefix))
-    };
-    if wants(b"HEAD") {
-        put_head(&mut out, refs, request);
-    }
-    if request.prefixes.is_empty() {
-        put_refs(&mut out, refs.iter().as_slice(), request);
-    } else {
-        for prefix in outermost(&request.prefixes) {
-            put_refs(&mut out, refs.below(prefix), request);
+/// The answer to `ls-refs`, in pieces that are made as they are sent: of a long one no more is in memory.
+pub struct RefListing {
+    refs: Arc<RefSnapshot>,
+    peel: bool,
+    head: BytesMut,
+    /// What is left to list, the last first.
+    ranges: Vec<Range<usize>>,
+    is_over: bool,
+}
+
+impl RefListing {
+    pub(super) fn new(refs: Arc<RefSnapshot>, request: &LsRefs) -> Self {
+        let mut prefixes = request.prefixes.iter();
+        let mut head = BytesMut::new();
+        if request.prefixes.is_empty() || prefixes.any(|prefix| b"HEAD".starts_with(prefix)) {
+            put_head(&mut head, &refs, request);
+        }
+        let ranges = if request.prefixes.is_empty() {
+            vec![0..refs.len()]
+        } else {
+            let prefixes = outermost(&request.prefixes).into_iter().rev();
+            let ranges = prefixes.map(|prefix| refs.below(prefix));
+            ranges
+                .filter(|range: &Range<usize>| range.start < range.end)
+                .collect()
+        };
+        Self {
+            refs,
+            peel: request.peel,
+            head,
+            ranges,
+            is_over: false,
         }
     }
-    out.put_slice(pktline::FLUSH);
-    out.freeze()
+}
+
+impl Iterator for RefListing {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.is_over {
+            return None;
+        }
+        let mut out = std::mem::take(&mut self.head);
+        while out.len() < PIECE {
+            let Some(range) = self.ranges.last_mut() else {
+                out.put_slice(pktline::FLUSH);
+                self.is_over = true;
+                break;
+            };
+            let end = range.end.min(range.start + REFS_AT_ONCE);
+            put_refs(&mut out, &self.refs.as_slice()[range.start..end], self.peel);
+            range.start = end;
+            if range.start == range.end {
+                self.ranges.pop();
+            }
+        }
+        Some(out.freeze())
+    }
 }
 
 /// Leaves out prefixes that others include, so that no ref is listed twice.
@@ -171,12 +215,12 @@ fn put_head(out: &mut BytesMut, refs: &RefSnapshot, request: &LsRefs) {
     }
 }
 
-fn put_refs(out: &mut BytesMut, refs: &[Ref], request: &LsRefs) {
+fn put_refs(out: &mut BytesMut, refs: &[Ref], peel: bool) {
     out.reserve(refs.len() * 96);
     for Ref { name, oid, peeled } in refs {
         let (mut first, mut second) = ([0; 64], [0; 64]);
         let (oid, name) = (hex(oid, &mut first), name.as_str().as_bytes());
-        match peeled.as_ref().filter(|_| request.peel) {
+        match peeled.as_ref().filter(|_| peel) {
             Some(peeled) => {
                 let peeled = hex(peeled, &mut second);
                 pktline::put_parts(out, &[oid, b" ", name, b" peeled:", peeled, b"\n"]);

@@ -1,6 +1,9 @@
 //! An unchanging view of a repository's refs.
 
-use std::sync::OnceLock;
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use grip_types::{Oid, RefName};
@@ -8,7 +11,7 @@ use grip_types::{Oid, RefName};
 use crate::upload_request::{GitService, LsRefs, Protocol};
 
 use super::{
-    advertise,
+    advertise::{self, RefListing},
     moves::{RefMove, is_record},
 };
 
@@ -126,8 +129,8 @@ impl RefSnapshot {
     }
 
     /// The body of an answer to the `ls-refs` command.
-    pub fn ls_refs(&self, request: &LsRefs) -> Bytes {
-        advertise::ls_refs(self, request)
+    pub fn ls_refs(self: &Arc<Self>, request: &LsRefs) -> RefListing {
+        RefListing::new(Arc::clone(self), request)
     }
 
     /// Bytes this takes at most, its advertisements included.
@@ -140,12 +143,16 @@ impl RefSnapshot {
         text + kept + capacity * size_of::<Ref>() + 2048
     }
 
-    /// The refs whose names start with `prefix`.
-    pub(crate) fn below(&self, prefix: &[u8]) -> &[Ref] {
+    pub(super) fn as_slice(&self) -> &[Ref] {
+        &self.refs
+    }
+
+    /// Where the refs are whose names start with `prefix`.
+    pub(super) fn below(&self, prefix: &[u8]) -> Range<usize> {
         let name = |r: &Ref| r.name.as_str().as_bytes() < prefix;
         let start = self.refs.partition_point(name);
         let len =
             self.refs[start..].partition_point(|r| r.name.as_str().as_bytes().starts_with(prefix));
-        &self.refs[start..start + len]
+        start..start + len
     }
 }

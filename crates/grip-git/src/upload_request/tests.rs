@@ -103,6 +103,25 @@ fn too_many_prefixes_list_everything() {
 }
 
 #[test]
+fn prefixes_of_many_bytes_list_everything_and_are_not_kept() {
+    let line = format!("ref-prefix {}", "x".repeat(60_000));
+    let mut lines = vec!["command=ls-refs", "-"];
+    lines.extend(std::iter::repeat_n(line.as_str(), 60));
+    let bytes = body(&lines);
+    let (mut parser, mut fed) = (Parser::default(), Feed::More);
+    for piece in bytes.chunks(8 << 10) {
+        fed = parser.feed(piece);
+        assert!(parser.seen.len() <= 128 << 10, "{}", parser.seen.len());
+        assert!(parser.request.prefixes.len() <= 5);
+    }
+    assert_eq!(fed, Feed::Complete);
+    let Ok(Request::LsRefs(ls_refs)) = parser.finish() else {
+        panic!("not ls-refs");
+    };
+    assert!(ls_refs.prefixes.is_empty());
+}
+
+#[test]
 fn an_endless_request_runs_into_the_bound() {
     let line = format!("ref-prefix {}", "x".repeat(60_000));
     let mut lines = vec!["command=ls-refs", "-"];

@@ -42,12 +42,16 @@ async fn a_recorded_move_is_shown_to_no_client_and_to_git_on_this_machine() {
         assert_eq!(refs_by_us(&refs).len(), before.len() - 1);
         let moves: Vec<_> = refs.moves().map(|it| (it.change, it.tip)).collect();
         assert_eq!(moves, [(RefChange::Deleted, dev), (RefChange::Moved, main)]);
+        let listed = |request: &LsRefs| {
+            let pieces: Vec<_> = refs.ls_refs(request).collect();
+            pieces.concat().into()
+        };
         let shown = [
             refs.advertisement(GitService::UploadPack, Protocol::V0),
             refs.advertisement(GitService::UploadPack, Protocol::V1),
             refs.advertisement(GitService::ReceivePack, Protocol::V0),
-            refs.ls_refs(&LsRefs::default()),
-            refs.ls_refs(&LsRefs {
+            listed(&LsRefs::default()),
+            listed(&LsRefs {
                 prefixes: vec![b"refs/archive/".to_vec()],
                 ..LsRefs::default()
             }),

@@ -18,6 +18,7 @@ pub const CAPS: Caps = Caps {
     payer: Payer::Fetch,
     max_pack_bytes: 64 << 20,
     stall: Duration::from_secs(30),
+    progress: None,
 };
 
 /// The body of git's answer to a POST, whether or not it ended well.

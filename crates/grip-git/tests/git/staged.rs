@@ -318,6 +318,7 @@ async fn contribute_from(
         max_pack_bytes: 1 << 30,
         stall: std::time::Duration::from_secs(60),
         payer: grip_git::Payer::Unknown,
+        progress: None,
     };
     let received = sandbox.receive_apart(&repo.identifier, &pack[..], caps);
     let (signed, staged) = received.await.unwrap().split(&[], &[tip]).await.unwrap();
@@ -468,6 +469,7 @@ async fn a_contributors_pack_must_be_complete() {
         max_pack_bytes: 1 << 30,
         stall: std::time::Duration::from_secs(60),
         payer: grip_git::Payer::Unknown,
+        progress: None,
     };
     let received = sandbox.receive_apart(&hosted.identifier, &pack[..], caps);
     assert!(received.await.is_err());

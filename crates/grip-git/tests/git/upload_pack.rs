@@ -305,6 +305,7 @@ async fn a_hidden_tip_of_a_contributor_is_not_given_out_by_its_id() {
         max_pack_bytes: 1 << 30,
         stall: Duration::from_secs(60),
         payer: Payer::Unknown,
+        progress: None,
     };
     let received = sandbox.receive_apart(&repo.identifier, &pack[..], caps);
     let split = received.await.unwrap().split(&[], &[kept, taken]).await;

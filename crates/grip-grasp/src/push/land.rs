@@ -6,12 +6,12 @@ use grip_git::{ObjectKind, Quarantine, ReceiveError, StageError, StagedTip, Stag
 use grip_nostr::{EventId, RepoAddr, State};
 use grip_purgatory::Purgatory;
 use grip_tasks::fault;
-use grip_types::{ErrorChain, Oid, Owner, RefEdit, RefName};
+use grip_types::{Charge, ErrorChain, Oid, Owner, RefEdit, RefName};
 
 use super::{
     Push,
     judge::{Judged, WantedTips},
-    request_bytes::RequestsFull,
+    request_bytes::{RequestsFull, TakenBytes},
 };
 use crate::{
     admission::ViewError,
@@ -65,6 +65,21 @@ impl From<ViewError> for Denied {
 }
 
 impl Denied {
+    /// What the upload costs its sender.
+    pub(super) fn charge(&self) -> Charge {
+        match self {
+            Self::Pack(error) if error.is_node_fault() => Charge::NotDone,
+            Self::Busy | Self::Displaced | Self::Failed(_) => Charge::NotDone,
+            // An order of the operator or of the owner, which came meanwhile.
+            Self::NotHosted | Self::Banned | Self::Withdrawn | Self::ReadOnly => Charge::NotDone,
+            Self::Refused(_)
+            | Self::Tip(_)
+            | Self::Pack(_)
+            | Self::StagingFull(_)
+            | Self::RequestsFull(_) => Charge::Refused,
+        }
+    }
+
     /// One line for the person who pushed, and one for each ref where they differ.
     pub(super) fn reason(&self) -> (String, Vec<String>) {
         let (mut reason, mut refs) = (ErrorChain(self).to_string(), Vec::new());
@@ -110,6 +125,9 @@ struct Landing {
     /// Those of them whose events came since the push was judged first.
     named: Vec<(EventId, Oid)>,
     state: Option<State>,
+    /// What it took of the budgets of strangers, and how much of that `signed` is.
+    taken: Option<TakenBytes>,
+    signed_bytes: u64,
 }
 
 impl Core {
@@ -134,7 +152,8 @@ impl Core {
         };
         let landing = self.blocking("grasp.judge", plan).await??;
         // Noted before the ref appears: a ref that nothing notes would stay for ever.
-        self.note_placeholders(push, landing.placeholders.clone())
+        let noted = self
+            .note_placeholders(push, landing.placeholders.clone())
             .await?;
         let state = landing.state.as_ref().map(|state| state.event.id);
         let waiting = landing.placeholders.len();
@@ -145,7 +164,10 @@ impl Core {
             let push = Arc::clone(push);
             move |core: &Self| core.commit_landing(&push, landing)
         };
-        self.blocking("git.land", commit).await??;
+        if let Err(denied) = self.blocking("git.land", commit).await? {
+            self.forget_placeholders(push, &noted).await;
+            return Err(denied);
+        }
         fault::point("push.refs_updated");
         if !named.is_empty() {
             // To walk them takes a while, in which others have their turn.
@@ -223,6 +245,7 @@ impl Core {
             let repositories = &self.repositories;
             repositories.check_staging(&push.addr, sender, bytes, refs)?;
         }
+        let (mut taken, mut signed_bytes) = (None, 0);
         if wanted.is_contribution {
             let bytes = |pack: &Quarantine| {
                 if pack.is_empty() {
@@ -232,12 +255,10 @@ impl Core {
                 }
             };
             // Beside a branch that moves, what is for the store is what its state names.
-            let of_signed = if wanted.moves_state_refs {
-                0
-            } else {
-                bytes(&signed)?
-            };
-            self.contribute(push, wanted, of_signed + bytes(&staged)?)?;
+            if !wanted.moves_state_refs {
+                signed_bytes = bytes(&signed)?;
+            }
+            taken = self.contribute(push, wanted, signed_bytes + bytes(&staged)?)?;
         }
         let (mut edits, mut head) = (authorised.edits, authorised.head);
         if let Some(state) = &state
@@ -261,11 +282,21 @@ impl Core {
             tips,
             named,
             state,
+            taken,
+            signed_bytes,
         })
     }
 
     fn commit_landing(&self, push: &Push, landing: Landing) -> Result<(), Denied> {
+        let mut taken = landing.taken;
+        let mut keep = |bytes| {
+            if let Some(taken) = &mut taken {
+                taken.keep(bytes);
+            }
+        };
         self.commit.objects(landing.signed)?;
+        // They are in the store, whatever comes of the refs.
+        keep(landing.signed_bytes);
         let tips = landing.tips.iter();
         let tips = tips.map(|(id, tip)| (RefName::for_nostr_event(id.as_bytes()), *tip));
         let tips = tips.collect();
@@ -283,6 +314,7 @@ impl Core {
             GraspError::repository(&push.addr)(error).log("failed to remove a staged upload");
         }
         changed?;
+        keep(u64::MAX);
         Ok(())
     }
 
@@ -322,11 +354,12 @@ impl Core {
         Ok(())
     }
 
+    /// Notes what waits for its event; says which of it was not noted before.
     async fn note_placeholders(
         &self,
         push: &Push,
         placeholders: Vec<(EventId, Oid)>,
-    ) -> Result<(), GraspError> {
+    ) -> Result<Vec<EventId>, GraspError> {
         // Those that were noted before this push stay noted if it fails: their refs are there.
         let forget = |purgatory: &mut Purgatory, fresh: &[EventId]| {
             for id in fresh {
@@ -357,7 +390,20 @@ impl Core {
             forget(&mut self.purgatory.lock(), &fresh);
             return Err(error.into());
         }
-        Ok(())
+        Ok(fresh)
+    }
+
+    /// Forgets what was noted for refs that could not be set: it is part of its sender's share.
+    async fn forget_placeholders(&self, push: &Push, noted: &[EventId]) {
+        let forgotten = self.held(|purgatory| {
+            let changes = noted
+                .iter()
+                .flat_map(|id| purgatory.remove_pr_placeholder_in(id, &push.addr));
+            ((), changes.collect())
+        });
+        if let Err(error) = forgotten.await {
+            error.log("failed to forget what a failed push would have waited for");
+        }
     }
 
     fn messages(

@@ -7,19 +7,12 @@
 //! which branches or tags of the repository were moved before come first, then those that name one.
 
 use std::{
-    cmp::Reverse,
-    collections::HashMap,
-    num::NonZeroUsize,
-    ops::ControlFlow,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    cmp::Reverse, collections::HashMap, num::NonZeroUsize, ops::ControlFlow, sync::Arc,
     time::Duration,
 };
 
 use grip_nostr::RepoAddr;
-use grip_tasks::CancellationToken;
+use grip_tasks::UploadProgress;
 use grip_types::ClientNetwork;
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -39,10 +32,6 @@ const MAX_WAITING: usize = 8;
 /// Repositories whose maintainers' networks are remembered, and networks of each.
 const MAX_REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 const MAX_NETWORKS: usize = 8;
-/// How long an upload may go on before it is called slow.
-const GRACE: Duration = Duration::from_secs(5);
-/// Slower uploads make room for another where there is none.
-pub(super) const SLOW_BYTES_PER_SECOND: u64 = 32 << 10;
 /// How long a push waits for a permit: long enough that one who trickles is found out.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 /// How often a push that waits looks for an upload that has become slow.
@@ -119,7 +108,7 @@ impl Pushes {
             let may_go = |it: &Transfer| it.rank() >= newcomer.rank;
             let least = place_of_least(&self.under_way, newcomer.network, may_go);
             let place = least.or_else(|| self.place_below(newcomer))?;
-            self.under_way.swap_remove(place).displaced.cancel();
+            self.under_way.swap_remove(place).progress.displace();
         }
         Some(())
     }
@@ -130,8 +119,9 @@ impl Pushes {
             return None;
         }
         let uploads = self.under_way.iter().enumerate();
-        let below = uploads.filter(|(_, it)| it.rank() > newcomer.rank && !it.is_whole());
-        let least = below.min_by_key(|(_, it)| (Reverse(it.rank()), it.bytes_per_second()));
+        let below = uploads.filter(|(_, it)| it.rank() > newcomer.rank && !it.progress.is_whole());
+        let least =
+            below.min_by_key(|(_, it)| (Reverse(it.rank()), it.progress.bytes_per_second()));
         least.map(|(place, _)| place)
     }
 
@@ -153,33 +143,10 @@ impl Pushes {
 pub(super) struct Transfer {
     network: Option<ClientNetwork>,
     rank: Mutex<Rank>,
-    /// Since when we read: what comes before is our own time.
-    reading_since: OnceLock<Instant>,
-    received_bytes: AtomicU64,
-    /// Its pack is whole, and it makes room for nobody.
-    is_whole: AtomicBool,
-    displaced: CancellationToken,
+    pub(super) progress: Arc<UploadProgress>,
 }
 
 impl Transfer {
-    /// Notes that the upload is read from now on.
-    pub(super) fn reading(&self) {
-        self.reading_since.get_or_init(Instant::now);
-    }
-
-    pub(super) fn received(&self, bytes: usize) {
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn received_bytes(&self) -> u64 {
-        self.received_bytes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole.load(Ordering::Acquire)
-    }
-
     fn rank(&self) -> Rank {
         *self.rank.lock()
     }
@@ -190,31 +157,6 @@ impl Transfer {
         if *rank == Rank::State {
             *rank = Rank::Staged;
         }
-    }
-
-    /// Notes that the upload is complete. False if it had to make room before.
-    pub(super) fn complete(&self) -> bool {
-        self.is_whole.store(true, Ordering::Release);
-        !self.displaced.is_cancelled()
-    }
-
-    /// Resolves when the upload must make room for another.
-    pub(super) async fn displaced(&self) {
-        self.displaced.cancelled().await;
-    }
-
-    fn read_for(&self) -> Duration {
-        let since = self.reading_since.get();
-        since.map_or(Duration::ZERO, Instant::elapsed)
-    }
-
-    fn bytes_per_second(&self) -> u64 {
-        let seconds = self.read_for().as_secs().max(1);
-        self.received_bytes.load(Ordering::Relaxed) / seconds
-    }
-
-    fn is_slow(&self) -> bool {
-        self.read_for() >= GRACE && self.bytes_per_second() < SLOW_BYTES_PER_SECOND
     }
 }
 
@@ -287,12 +229,13 @@ impl PushPermits {
         repository: &RepoAddr,
         network: Option<ClientNetwork>,
         moves_state_refs: bool,
+        progress: Arc<UploadProgress>,
     ) -> Option<PushPermit> {
         let deadline = Instant::now() + MAX_WAIT;
         let waiting = self.enter(repository, network, moves_state_refs)?;
         loop {
             let freed = self.freed.notified();
-            if let ControlFlow::Break(taken) = self.try_take(&waiting) {
+            if let ControlFlow::Break(taken) = self.try_take(&waiting, &progress) {
                 return taken;
             }
             let now = Instant::now();
@@ -341,7 +284,11 @@ impl PushPermits {
     }
 
     /// The permit if it is its turn; none for good if another has taken its place in the line.
-    fn try_take(self: &Arc<Self>, waiting: &Waiting<'_>) -> ControlFlow<Option<PushPermit>> {
+    fn try_take(
+        self: &Arc<Self>,
+        waiting: &Waiting<'_>,
+        progress: &Arc<UploadProgress>,
+    ) -> ControlFlow<Option<PushPermit>> {
         let push = waiting.push;
         let mut repositories = self.repositories.lock();
         let Some(pushes) = repositories.get_mut(waiting.repository) else {
@@ -357,10 +304,7 @@ impl PushPermits {
         let transfer = Arc::new(Transfer {
             network: push.network,
             rank: Mutex::new(push.rank),
-            reading_since: OnceLock::new(),
-            received_bytes: AtomicU64::new(0),
-            is_whole: AtomicBool::new(false),
-            displaced: CancellationToken::new(),
+            progress: Arc::clone(progress),
         });
         pushes.under_way.push(Arc::clone(&transfer));
         ControlFlow::Break(Some(PushPermit {
@@ -412,15 +356,15 @@ fn place_of_least(
     let held_by = |network| held_by(transfers, network);
     let uploads = || {
         let uploads = transfers.iter().enumerate();
-        uploads.filter(|(_, it)| may_go(it) && !it.is_whole())
+        uploads.filter(|(_, it)| may_go(it) && !it.progress.is_whole())
     };
-    let (place, least) =
-        uploads().min_by_key(|(_, it)| (Reverse(held_by(it.network)), it.bytes_per_second()))?;
+    let (place, least) = uploads()
+        .min_by_key(|(_, it)| (Reverse(held_by(it.network)), it.progress.bytes_per_second()))?;
     if held_by(least.network) > held_by(newcomer) + 1 {
         return Some(place);
     }
-    let slow = uploads().filter(|(_, it)| it.is_slow());
-    let slowest = slow.min_by_key(|(_, it)| it.bytes_per_second());
+    let slow = uploads().filter(|(_, it)| it.progress.is_slow());
+    let slowest = slow.min_by_key(|(_, it)| it.progress.bytes_per_second());
     slowest.map(|(place, _)| place)
 }
 

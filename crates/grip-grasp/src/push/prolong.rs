@@ -7,12 +7,9 @@
 use std::time::Duration;
 
 use grip_nostr::EventId;
+use grip_tasks::{SLOW_BYTES_PER_SECOND, UploadProgress};
 
-use super::{
-    Push,
-    judge::Judged,
-    permits::{SLOW_BYTES_PER_SECOND, Transfer},
-};
+use super::{Push, judge::Judged};
 use crate::{
     error::GraspError,
     grasp::{Core, now},
@@ -49,7 +46,12 @@ impl Core {
     }
 
     /// Keeps the claims alive as long as the upload is quick enough. Never ends; cancel safe.
-    pub(super) async fn keep_claims(&self, push: &Push, claims: &[EventId], transfer: &Transfer) {
+    pub(super) async fn keep_claims(
+        &self,
+        push: &Push,
+        claims: &[EventId],
+        progress: &UploadProgress,
+    ) {
         if claims.is_empty() {
             std::future::pending::<()>().await;
         }
@@ -58,10 +60,10 @@ impl Core {
         let mut before = 0;
         loop {
             tokio::time::sleep(every).await;
-            let received = transfer.received_bytes();
+            let received = progress.received_bytes();
             let is_progress = (received - before) as f64 >= least;
             before = received;
-            if is_progress || transfer.is_whole() {
+            if is_progress || progress.is_whole() {
                 let prolonged = self.prolong(push, claims, self.bounds.lifetime / PROLONGED);
                 if let Err(error) = prolonged.await {
                     error.log("failed to prolong what a push rests on");

@@ -4,13 +4,16 @@
 //! served. A push of refs of pull requests takes of three budgets: that of the network it comes from, that
 //! of the keys that signed the events, and that of the repository. Each comes back in the course of a day.
 //! One network has at most a quarter of what is free of a repository, so that many leave some to others.
+//!
+//! What was taken is given back unless it is kept; what was sent and refused costs the network a part
+//! ([`grip_types::Charge`]).
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use grip_git::Unit;
 use grip_nostr::{PublicKey, RepoAddr};
 use grip_purgatory::Millis;
-use grip_types::{ByteLru, ClientNetwork};
+use grip_types::{ByteLru, Charge, ClientNetwork};
 use parking_lot::Mutex;
 
 use crate::policy::PullRequestBytes;
@@ -116,23 +119,70 @@ impl RequestBytes {
 
     /// Takes bytes of every budget, or says of which one they are too many.
     pub(super) fn take(
-        &self,
+        self: &Arc<Self>,
         of: &Contribution<'_>,
         bytes: u64,
         limits: &PullRequestBytes,
         now: Millis,
-    ) -> Result<(), RequestsFull> {
+    ) -> Result<TakenBytes, RequestsFull> {
         let mut all = self.0.lock();
         let least = least_left(&mut all, of, limits, now);
         if least.left < bytes {
             return Err(least);
         }
         for (budget, limit) in of.budgets(limits) {
-            let bytes = used(&mut all, &budget, limit, now).saturating_add(bytes);
-            all.put(budget, Used { bytes, at: now });
+            add(&mut all, budget, limit, bytes, now);
         }
-        Ok(())
+        Ok(TakenBytes {
+            all: Arc::clone(self),
+            budgets: of.budgets(limits).into_iter().map(|(it, _)| it).collect(),
+            bytes,
+        })
     }
+
+    /// Charges a network for an upload of which nothing was kept.
+    pub(super) fn charge_refused(
+        &self,
+        network: ClientNetwork,
+        bytes: u64,
+        limits: &PullRequestBytes,
+        now: Millis,
+    ) {
+        let (budget, limit) = (Budget::Network(network), limits.per_network);
+        let bytes = Charge::Refused.of(bytes);
+        add(&mut self.0.lock(), budget, limit, bytes, now);
+    }
+}
+
+/// Bytes of budgets, given back on drop as far as they are not kept.
+#[must_use = "what is not kept is given back"]
+pub(super) struct TakenBytes {
+    all: Arc<RequestBytes>,
+    budgets: Vec<Budget>,
+    bytes: u64,
+}
+
+impl TakenBytes {
+    /// Leaves so many of them taken.
+    pub(super) fn keep(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+impl Drop for TakenBytes {
+    fn drop(&mut self) {
+        let mut all = self.all.0.lock();
+        for budget in &self.budgets {
+            if let Some(used) = all.get_mut(budget) {
+                used.bytes = used.bytes.saturating_sub(self.bytes);
+            }
+        }
+    }
+}
+
+fn add(all: &mut ByteLru<Budget, Used>, budget: Budget, limit: u64, bytes: u64, now: Millis) {
+    let bytes = used(all, &budget, limit, now).saturating_add(bytes);
+    all.put(budget, Used { bytes, at: now });
 }
 
 impl Contribution<'_> {
@@ -210,23 +260,45 @@ mod tests {
         Millis::new(1_700_000_000_000 + hours * 3_600_000)
     }
 
+    fn kept(all: &Arc<RequestBytes>, of: &Contribution<'_>, bytes: u64, limits: &PullRequestBytes) {
+        all.take(of, bytes, limits, at(0)).unwrap().keep(bytes);
+    }
+
+    #[test]
+    fn what_is_not_kept_is_given_back_and_what_is_refused_costs_the_network_alone() {
+        let (all, repository, authors) = (Arc::<RequestBytes>::default(), repository("x"), key());
+        let of = |last| Contribution {
+            network: network(last),
+            authors: &authors,
+            repository: &repository,
+        };
+        let room = |last| all.room(&of(last), &LIMITS, at(0)).unwrap();
+        drop(all.take(&of(1), 60, &LIMITS, at(0)).unwrap());
+        assert_eq!(room(1), 60);
+        let mut part = all.take(&of(1), 60, &LIMITS, at(0)).unwrap();
+        part.keep(20);
+        drop(part);
+        assert_eq!(room(1), 40);
+        all.charge_refused(network(1).unwrap(), 200, &LIMITS, at(0));
+        assert_eq!((room(1), room(2)), (30, 40));
+    }
+
     #[test]
     fn a_network_and_an_author_have_their_budget_and_get_it_back_within_a_day() {
-        let (all, repository, authors) = (RequestBytes::default(), repository("x"), key());
+        let (all, repository, authors) = (Arc::<RequestBytes>::default(), repository("x"), key());
         let of = |network, authors| Contribution {
             network,
             authors,
             repository: &repository,
         };
         let first = of(network(1), &authors);
-        all.take(&first, 60, &LIMITS, at(0)).unwrap();
-        let full = all.take(&first, 1, &LIMITS, at(0)).unwrap_err();
+        kept(&all, &first, 60, &LIMITS);
+        let full = all.take(&first, 1, &LIMITS, at(0)).err().unwrap();
         assert!(matches!(full.budget, Budget::Author(_)), "{full}");
         let elsewhere = of(network(2), &authors);
         assert!(all.room(&elsewhere, &LIMITS, at(0)).is_err());
         let (other, third) = (key(), key());
-        all.take(&of(network(1), &other), 40, &LIMITS, at(0))
-            .unwrap();
+        kept(&all, &of(network(1), &other), 40, &LIMITS);
         let full = all.room(&of(network(1), &third), &LIMITS, at(0));
         let full = full.unwrap_err();
         assert!(matches!(full.budget, Budget::Network(_)), "{full}");
@@ -236,7 +308,8 @@ mod tests {
 
     #[test]
     fn many_networks_leave_some_of_a_repository_to_others() {
-        let (all, [attacked, elsewhere]) = (RequestBytes::default(), ["x", "y"].map(repository));
+        let (all, [attacked, elsewhere]) =
+            (Arc::<RequestBytes>::default(), ["x", "y"].map(repository));
         let limits = PullRequestBytes {
             per_network: 1_000,
             per_author: 1_000,
@@ -250,7 +323,7 @@ mod tests {
                 repository: &attacked,
             };
             let room = all.room(&of, &limits, at(0)).unwrap();
-            all.take(&of, room, &limits, at(0)).unwrap();
+            kept(&all, &of, room, &limits);
         }
         let authors = key();
         let next = Contribution {

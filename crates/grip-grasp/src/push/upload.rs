@@ -3,7 +3,6 @@
 use std::{
     io,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -13,8 +12,6 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, ReadBuf},
     sync::oneshot,
 };
-
-use super::permits::Transfer;
 
 /// How much of a refused upload is read so that the client gets to see the reason: a server that
 /// closes earlier is shown as a broken pipe.
@@ -28,8 +25,6 @@ pub(super) struct Upload<B> {
     taken: Bytes,
     body: B,
     ended: Option<oneshot::Sender<()>>,
-    /// Hears how much came.
-    transfer: Option<Arc<Transfer>>,
 }
 
 impl<B> Upload<B> {
@@ -39,14 +34,8 @@ impl<B> Upload<B> {
             taken,
             body,
             ended: Some(ended),
-            transfer: None,
         };
         (upload, at_end)
-    }
-
-    /// Counts what is read from now on for `transfer`.
-    pub(super) fn count_for(&mut self, transfer: &Arc<Transfer>) {
-        self.transfer = Some(Arc::clone(transfer));
     }
 }
 
@@ -56,23 +45,14 @@ impl<B: AsyncRead + Unpin> AsyncRead for Upload<B> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(transfer) = &self.transfer {
-            transfer.reading();
-        }
         if !self.taken.is_empty() {
             let n = self.taken.len().min(buf.remaining());
             buf.put_slice(&self.taken.split_to(n));
-            if let Some(transfer) = &self.transfer {
-                transfer.received(n);
-            }
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
         let read = Pin::new(&mut self.body).poll_read(cx, buf);
         let came = buf.filled().len() - before;
-        if let Some(transfer) = &self.transfer {
-            transfer.received(came);
-        }
         let nothing_came = came == 0 && buf.remaining() > 0;
         if matches!(read, Poll::Ready(Ok(())))
             && nothing_came

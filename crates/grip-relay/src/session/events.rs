@@ -10,7 +10,7 @@ use super::Connection;
 use crate::{
     Answer, Limits,
     access::Login,
-    admit,
+    admit::{self, TakenBytes},
     event::{self, Checked},
     in_flight::InFlightPermit,
     reply,
@@ -105,13 +105,15 @@ pub(super) async fn write(connection: &Connection, mut checked: mpsc::Receiver<B
         }
         let mut run = Run::default();
         for (event, permits) in batch {
-            match within_share(connection, from_author(connection, event)) {
+            let (event, taken) = within_share(connection, from_author(connection, event));
+            match event {
                 Checked::Event(event) if connection.policy.defers(&event) => {
                     judge(connection, std::mem::take(&mut run)).await;
-                    settle(connection, event).await;
+                    settle(connection, event, taken).await;
                 }
                 Checked::Event(event) => {
                     run.events.push(event);
+                    run.taken.push(taken);
                     run.permits.push(permits);
                 }
                 Checked::Refused { id, answer, event } => {
@@ -150,10 +152,10 @@ fn from_author(connection: &Connection, checked: Checked) -> Checked {
     }
 }
 
-/// Refuses an event if its network has sent too many bytes of its kind of events.
-fn within_share(connection: &Connection, checked: Checked) -> Checked {
+/// Takes the bytes of an event of its network's; refuses it if they are too many of its kind of events.
+fn within_share(connection: &Connection, checked: Checked) -> (Checked, Option<TakenBytes>) {
     let Checked::Event(event) = checked else {
-        return checked;
+        return (checked, None);
     };
     let Connection {
         shared,
@@ -165,13 +167,16 @@ fn within_share(connection: &Connection, checked: Checked) -> Checked {
         origin: Origin::Submitted,
         network: *network,
     };
-    match admit::beyond_share(shared, policy.as_ref(), source, &event) {
-        None => Checked::Event(event),
-        Some(answer) => Checked::Refused {
-            id: event.id.to_hex(),
-            answer,
-            event: Some(Box::new(event)),
-        },
+    match admit::take_share(shared, policy.as_ref(), source, &event) {
+        Ok(taken) => (Checked::Event(event), taken),
+        Err(answer) => {
+            let refused = Checked::Refused {
+                id: event.id.to_hex(),
+                answer,
+                event: Some(Box::new(event)),
+            };
+            (refused, None)
+        }
     }
 }
 
@@ -179,6 +184,7 @@ fn within_share(connection: &Connection, checked: Checked) -> Checked {
 #[derive(Default)]
 struct Run {
     events: Vec<Event>,
+    taken: Vec<Option<TakenBytes>>,
     permits: Vec<Permits>,
 }
 
@@ -188,16 +194,16 @@ async fn judge(connection: &Connection, run: Run) {
     }
     let ids: Vec<String> = run.events.iter().map(|event| event.id.to_hex()).collect();
     let (shared, policy) = (&connection.shared, &connection.policy);
-    let answers = admit::judge(shared, policy, run.events, connection.source).await;
+    let answers = admit::judge(shared, policy, run.events, run.taken, connection.source).await;
     let oks = ids.iter().zip(&answers);
     let oks = oks.map(|(id, answer)| reply::ok(id, answer.accepted, &answer.message));
     connection.send_queue.answer(oks);
 }
 
-async fn settle(connection: &Connection, event: Event) {
+async fn settle(connection: &Connection, event: Event, taken: Option<TakenBytes>) {
     let id = event.id.to_hex();
     let (shared, policy) = (&connection.shared, &connection.policy);
-    let answer = admit::settle(shared, policy, event, connection.source).await;
+    let answer = admit::settle(shared, policy, event, taken, connection.source).await;
     let ok = reply::ok(&id, answer.accepted, &answer.message);
     connection.send_queue.answer([ok]);
 }

@@ -62,6 +62,9 @@ pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(
         Err(error) => {
             engine.memory.counters.failures.fetch_add(1, Relaxed);
             engine.log_failure(identifier, target, &error);
+            if error.is_node_fault() {
+                meter.give_back();
+            }
             if let FetchError::Forbidden(forbidden) = &error {
                 engine.forbid(identifier, &target.url, forbidden);
             }

@@ -2,6 +2,8 @@
 
 use std::{io, sync::Arc};
 
+use bytes::Bytes;
+use futures_util::{Stream, stream};
 use grip_git::{
     Payer,
     upload_request::{Protocol, ReadError, Request as V2},
@@ -71,6 +73,19 @@ struct FetchRequest {
     permit: RequestPermit,
 }
 
+impl FetchRequest {
+    /// Sends the answer, which is cut where its client does not read it and others wait.
+    fn send<S>(self, cx: &RequestContext<'_>, chunks: S) -> Response<Body>
+    where
+        S: Stream<Item = io::Result<Bytes>> + Send + Unpin + 'static,
+    {
+        let chunks = self.meter.sending(chunks);
+        let (limits, network) = (&cx.app.limits, cx.network());
+        let chunks = limits.fetch(chunks, self.permit, network, self.repo, self.rest);
+        reply(RESULT, Body::stream(chunks))
+    }
+}
+
 async fn version_2(
     cx: &RequestContext<'_>,
     fetch: FetchRequest,
@@ -81,11 +96,7 @@ async fn version_2(
         Ok(V2::Nothing) => Ok(reply(RESULT, Body::empty())),
         Ok(V2::LsRefs(request)) => {
             let listing = cx.app.refs(&fetch.repo).await?.ls_refs(&request);
-            fetch.meter.sent(listing.len());
-            fetch.meter.succeeded();
-            let mut response = reply(RESULT, listing);
-            response.body_mut().hold(fetch.permit);
-            Ok(response)
+            Ok(fetch.send(cx, stream::iter(listing.map(Ok))))
         }
         Ok(V2::Fetch(head)) => {
             let body = io::Cursor::new(head).chain(body);
@@ -102,16 +113,9 @@ async fn pack(
     fetch: FetchRequest,
     body: impl AsyncRead + Send + Unpin + 'static,
 ) -> HttpResult {
-    let FetchRequest {
-        repo,
-        protocol,
-        rest,
-        meter,
-        permit,
-    } = fetch;
     let repositories = cx.app.web.repositories.clone();
     let payer = cx.network().map_or(Payer::Unknown, Payer::Client);
-    let addr = repo.clone();
+    let (repo, protocol) = (fetch.repo.clone(), fetch.protocol);
     let chunks = cx
         .app
         .blocking("upload-pack", move || {
@@ -119,10 +123,7 @@ async fn pack(
         })
         .await?
         .map_err(unreadable)?;
-    let chunks = meter.sending(chunks);
-    let limits = &cx.app.limits;
-    let chunks = limits.fetch(chunks, permit, cx.network(), addr, rest);
-    Ok(reply(RESULT, Body::stream(chunks)))
+    Ok(fetch.send(cx, chunks))
 }
 
 /// A refusal that git prints, with what programs need beside it.

@@ -1,7 +1,10 @@
 //! POST git-receive-pack: the upload goes to the service, its reply streams back.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt;
 use grip_git::{push_request::ReadError, report};
+use grip_tasks::UploadProgress;
 use http::Response;
 use hyper::body::Incoming;
 use tokio::{io::AsyncRead, time::Instant};
@@ -26,7 +29,9 @@ pub(crate) async fn receive_pack(cx: &RequestContext<'_>, body: Incoming) -> Htt
     check_content_type(cx.headers(), "application/x-git-receive-pack-request")?;
     let encoding = Encoding::of(cx.headers())?;
     hosted(cx)?;
-    let mut reader = Reader::new(body, encoding, Patience::of(&cx.settings));
+    let progress = Arc::<UploadProgress>::default();
+    let patience = Patience::of(&cx.settings);
+    let mut reader = Reader::watched(body, encoding, patience, Arc::clone(&progress));
     // Before the permit: a client that does not say what it wants holds up nobody else.
     let head = match read_commands(&mut reader).await {
         Ok(head) => head,
@@ -39,13 +44,13 @@ pub(crate) async fn receive_pack(cx: &RequestContext<'_>, body: Incoming) -> Htt
     };
     let meter = Meter::new(cx.app, GitOp::Push, Instant::now());
     let addr = cx.repository()?.clone();
-    let mut answer = cx
-        .app
-        .web
-        .grasp
-        .push(addr, cx.network(), meter.reading(reader))
+    let (limits, network) = (&cx.app.limits, cx.network());
+    let upload = limits.upload(permit, network, addr.clone(), Arc::clone(&progress));
+    let grasp = &cx.app.web.grasp;
+    let mut answer = grasp
+        .push_watched(addr, network, meter.reading(reader), progress)
         .await;
-    let mut permit = Some(permit);
+    let mut permit = Some(upload);
     if let Some(unread) = answer.unread.take() {
         // Who trickles what is refused keeps nobody else from pushing.
         permit = None;

@@ -3,12 +3,14 @@
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::{Buf, Bytes};
 use grip_git::gunzip::Gunzip;
+use grip_tasks::UploadProgress;
 use http::{HeaderMap, header};
 use hyper::body::Incoming;
 use tokio::{
@@ -55,7 +57,17 @@ pub(crate) enum Reader {
 
 impl Reader {
     pub(crate) fn new(body: Incoming, encoding: Encoding, patience: Patience) -> Self {
-        let received = Received::new(body, patience);
+        Self::watched(body, encoding, patience, Arc::default())
+    }
+
+    /// Notes the progress of the bytes as they come: what they inflate to costs its sender nothing.
+    pub(crate) fn watched(
+        body: Incoming,
+        encoding: Encoding,
+        patience: Patience,
+        progress: Arc<UploadProgress>,
+    ) -> Self {
+        let received = Received::new(body, patience, progress);
         match encoding {
             Encoding::Plain => Self::Plain(received),
             Encoding::Gzip => Self::Gzip(Box::new(Gunzip::new(received))),
@@ -124,6 +136,7 @@ pub(crate) struct Received<B = Incoming> {
     /// When the present [`PIECE`] is due.
     piece_due: Instant,
     deadline: Pin<Box<Sleep>>,
+    progress: Arc<UploadProgress>,
 }
 
 impl<B> Received<B>
@@ -131,7 +144,7 @@ where
     B: http_body::Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    fn new(body: B, patience: Patience) -> Self {
+    fn new(body: B, patience: Patience, progress: Arc<UploadProgress>) -> Self {
         let began = Instant::now();
         let piece_due = began + patience.stall;
         Self {
@@ -145,6 +158,7 @@ where
             waiting_since: None,
             piece_due,
             deadline: Box::pin(tokio::time::sleep_until(piece_due)),
+            progress,
         }
     }
 
@@ -173,6 +187,7 @@ where
 
     /// When we have waited long enough, and for what.
     fn due(&mut self) -> (Instant, &'static str) {
+        self.progress.waiting();
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         let allowed = self.patience.allowed(self.received_bytes);
         let slow = since.checked_add(allowed.saturating_sub(self.waited));
@@ -195,6 +210,7 @@ where
         if let Some(since) = self.waiting_since.take() {
             self.waited += since.elapsed();
         }
+        self.progress.received(bytes);
         self.received_bytes += bytes as u64;
         self.fresh += bytes;
         if self.fresh >= PIECE {
@@ -314,7 +330,7 @@ mod tests {
             Some((Ok::<_, io::Error>(http_body::Frame::data(chunk)), ()))
         });
         let body = http_body_util::StreamBody::new(Box::pin(chunks));
-        let mut received = Received::new(body, PATIENCE);
+        let mut received = Received::new(body, PATIENCE, Arc::default());
         let began = Instant::now();
         let mut chunk = vec![0; 1 << 20];
         loop {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use futures_util::stream;
 use grip_git::{
     Payer,
     upload_request::{GitService, Protocol, ReadError, Request as V2},
@@ -77,7 +78,8 @@ impl Follower {
             Ok(V2::Nothing) => Ok(reply(UPLOAD_PACK_RESULT, Body::empty())),
             Ok(V2::LsRefs(request)) => {
                 let listing = self.refs(&repo).await?.ls_refs(&request);
-                Ok(reply(UPLOAD_PACK_RESULT, listing))
+                let pieces = stream::iter(listing.map(Ok));
+                Ok(reply(UPLOAD_PACK_RESULT, Body::stream(pieces)))
             }
             Ok(V2::Fetch(head)) => {
                 let body = io::Cursor::new(head).chain(body);

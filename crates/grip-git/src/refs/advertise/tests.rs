@@ -109,6 +109,32 @@ fn version_two_shows_capabilities_only() {
     assert_eq!(shown.last().unwrap(), "|");
 }
 
+/// The lines of a listing, whatever the pieces are.
+fn listed(refs: RefSnapshot, request: &LsRefs) -> Vec<String> {
+    let pieces: Vec<Bytes> = Arc::new(refs).ls_refs(request).collect();
+    lines(&pieces.concat())
+}
+
+#[test]
+fn a_long_listing_is_made_in_pieces() {
+    let name = |n: usize| RefName::parse(&format!("refs/nostr/{n:064}")).unwrap();
+    let refs = (0..20_000).map(|n| Ref {
+        name: name(n),
+        oid: oid('1'),
+        peeled: None,
+    });
+    let refs = Arc::new(RefSnapshot::new(refs.collect(), None));
+    let pieces: Vec<Bytes> = refs.ls_refs(&LsRefs::default()).collect();
+    assert!(pieces.iter().all(|piece| piece.len() <= 2 * PIECE));
+    assert_eq!(lines(&pieces.concat()).len(), 20_001);
+    let few = LsRefs {
+        prefixes: vec![format!("refs/nostr/{:060}", 1).into_bytes()],
+        ..LsRefs::default()
+    };
+    let pieces: Vec<Bytes> = refs.ls_refs(&few).collect();
+    assert_eq!(lines(&pieces.concat()).len(), 10_001);
+}
+
 #[test]
 fn ls_refs_gives_what_is_asked_for_once() {
     let all = LsRefs {
@@ -117,7 +143,7 @@ fn ls_refs_gives_what_is_asked_for_once() {
         ..LsRefs::default()
     };
     assert_eq!(
-        lines(&example().ls_refs(&all)),
+        listed(example(), &all),
         [
             format!("{} HEAD symref-target:refs/heads/main\n", oid('2')),
             format!("{} refs/heads/dev\n", oid('1')),
@@ -139,7 +165,7 @@ fn ls_refs_gives_what_is_asked_for_once() {
         ..LsRefs::default()
     };
     assert_eq!(
-        lines(&example().ls_refs(&some)),
+        listed(example(), &some),
         [
             format!("{} refs/heads/main\n", oid('2')),
             format!("{} refs/tags/v1\n", oid('3')),
@@ -155,10 +181,9 @@ fn an_unborn_head_is_shown_to_those_who_ask() {
         unborn: true,
         ..LsRefs::default()
     };
-    let empty = snapshot(&[]);
     assert_eq!(
-        lines(&empty.ls_refs(&request)),
+        listed(snapshot(&[]), &request),
         ["unborn HEAD symref-target:refs/heads/main\n", "|"]
     );
-    assert_eq!(lines(&empty.ls_refs(&LsRefs::default())), ["|"]);
+    assert_eq!(listed(snapshot(&[]), &LsRefs::default()), ["|"]);
 }

@@ -146,6 +146,7 @@ impl Inner {
             max_pack_bytes: max_pack_bytes.min(fetching.allowed()),
             stall: self.options.stall,
             payer: Payer::Fetch,
+            progress: None,
         };
         let identifier = unused_identifier();
         let taken = self
