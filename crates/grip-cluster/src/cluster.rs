@@ -150,13 +150,15 @@ grip_db::statements! {
         ACQUIRE = {
             sqlite: concat!(
                 "UPDATE clusters SET epoch = epoch + 1, leader = $2, address = $3, expires_at = ",
-                now_of!(sqlite), " + $4, appended = 0 WHERE name = $1 AND (expires_at < ",
-                now_of!(sqlite), " OR leader = $2) RETURNING epoch"
+                now_of!(sqlite), " + $4, appended = 0, generation = generation + 1 \
+                 WHERE name = $1 AND (expires_at < ",
+                now_of!(sqlite), " OR leader = $2) RETURNING epoch, generation"
             ),
             postgres: concat!(
                 "UPDATE clusters SET epoch = epoch + 1, leader = $2, address = $3, expires_at = ",
-                now_of!(postgres), " + $4, appended = 0 WHERE name = $1 AND (expires_at < ",
-                now_of!(postgres), " OR leader = $2) RETURNING epoch"
+                now_of!(postgres), " + $4, appended = 0, generation = generation + 1 \
+                 WHERE name = $1 AND (expires_at < ",
+                now_of!(postgres), " OR leader = $2) RETURNING epoch, generation"
             ),
         };
         RENEW = {

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use crate::{
-    cluster::{Cluster, ClusterError, sql},
+    cluster::{Cluster, ClusterError, as_counted, sql},
     moment::Moment,
 };
 
@@ -32,6 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub struct Lease {
     cluster: Cluster,
     epoch: i64,
+    generation: i64,
     lasts: Duration,
     term: Arc<Term>,
 }
@@ -71,10 +72,11 @@ impl Cluster {
         let acquired = self.db().write(move |mut db| {
             Box::pin(async move { db.fetch_optional(&sql::ACQUIRE, &values).await })
         });
-        let acquired: Option<(i64,)> = acquired.await?;
-        Ok(acquired.map(|(epoch,)| Lease {
+        let acquired: Option<(i64, i64)> = acquired.await?;
+        Ok(acquired.map(|(epoch, generation)| Lease {
             cluster: self.clone(),
             epoch,
+            generation,
             lasts,
             term: Arc::new(Term {
                 renewed: Mutex::new(began),
@@ -91,6 +93,11 @@ impl Lease {
 
     pub fn epoch(&self) -> i64 {
         self.epoch
+    }
+
+    /// The first generation in which this leader stores files.
+    pub(crate) fn generation(&self) -> u64 {
+        as_counted(self.generation)
     }
 
     /// What the transactions of this leader hold.

@@ -1,11 +1,18 @@
 //! The log as its leader writes it.
 
-use std::{collections::BTreeMap, error::Error, io, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    io,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use grip_db::DbError;
 use grip_git::{ChangeLog, LoggedChange, PackFile};
 use grip_relay::CommitLog;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     runtime::Handle,
     sync::watch,
@@ -35,6 +42,8 @@ pub struct Log {
     cluster: Cluster,
     epoch: i64,
     packs: PackStore,
+    /// In which files are stored.
+    generation: AtomicU64,
     runtime: Handle,
     /// One record at a time.
     appending: Mutex<Appending>,
@@ -47,6 +56,8 @@ struct Appending {
     count: i64,
     /// The end of the log.
     tip: Tip,
+    /// Files of earlier generations may be removed if no record names them.
+    oldest_generation: u64,
 }
 
 /// What of the log is on this disk.
@@ -63,10 +74,12 @@ impl Log {
             cluster: lease.cluster().clone(),
             epoch: lease.epoch(),
             packs,
+            generation: AtomicU64::new(lease.generation()),
             runtime: Handle::current(),
             appending: Mutex::new(Appending {
                 count: 0,
                 tip: tip.clone(),
+                oldest_generation: lease.generation(),
             }),
             made: Mutex::new(Made {
                 last: tip,
@@ -83,6 +96,21 @@ impl Log {
         first.unwrap_or(&made.last).clone()
     }
 
+    /// The generation in which files are stored.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Has files stored in a new generation from now on; returns the one before it. Nothing that was
+    /// stored earlier than that is named by a record from now on, unless one names it already. Blocks,
+    /// while a record is appended.
+    pub(crate) fn advance(&self, generation: u64) -> u64 {
+        let mut appending = self.appending.lock();
+        let before = self.generation.swap(generation, Ordering::AcqRel);
+        appending.oldest_generation = before;
+        before
+    }
+
     /// Waits until nothing can be appended any more, and says why.
     pub async fn failed(&self) -> String {
         let mut failure = self.failure.subscribe();
@@ -95,7 +123,15 @@ impl Log {
 
     /// Appends a record. Blocks.
     fn write(&self, kind: &'static str, payload: Vec<u8>) -> Result<u64, ClusterError> {
-        let mut appending = self.appending.lock();
+        self.write_in(self.appending.lock(), kind, payload)
+    }
+
+    fn write_in(
+        &self,
+        mut appending: MutexGuard<'_, Appending>,
+        kind: &'static str,
+        payload: Vec<u8>,
+    ) -> Result<u64, ClusterError> {
         if self.failure.borrow().is_some() {
             return Err(ClusterError::NotLeading);
         }
@@ -174,7 +210,7 @@ impl ChangeLog for Log {
         let storing = async {
             let mut stored = Vec::new();
             for file in &files {
-                stored.push(self.packs.put(file).await?);
+                stored.push(self.packs.put(file, self.generation()).await?);
             }
             Ok(stored)
         };
@@ -183,7 +219,15 @@ impl ChangeLog for Log {
 
     fn append(&self, change: LoggedChange) -> io::Result<u64> {
         let payload = serde_json::to_vec(&change)?;
-        self.write(GIT, payload).map_err(io::Error::other)
+        let appending = self.appending.lock();
+        let oldest = appending.oldest_generation;
+        if change.files().any(|file| file.generation < oldest) {
+            return Err(io::Error::other(
+                "what was stored for this took too long and may be gone: push again",
+            ));
+        }
+        let written = self.write_in(appending, GIT, payload);
+        written.map_err(io::Error::other)
     }
 
     fn applied(&self, seq: u64) {

@@ -75,7 +75,8 @@ pub async fn keep_packs(
                 }
                 None => fetch_all(&repositories, &group).await,
             };
-            if done {
+            let is_fresh = refresh_all(&repositories, &group).await;
+            if done && is_fresh {
                 // Its end says nothing that the next look does not find out.
                 let _ = timeout(LOOK_EVERY, repositories.cache_changed()).await;
             } else {
@@ -99,6 +100,25 @@ async fn fetch_all(repositories: &Repositories, group: &TaskGroup) -> bool {
                 tracing::warn!(%identifier, error, "failed to fetch packs; trying again");
                 is_whole = false;
                 sleep(RETRY_DELAY).await;
+            }
+            Err(_) => is_whole = false,
+        }
+    }
+    is_whole
+}
+
+/// Removes objects that were collected; false if some are still there.
+async fn refresh_all(repositories: &Repositories, group: &TaskGroup) -> bool {
+    let mut is_whole = true;
+    for identifier in repositories.outdated() {
+        let (copy, of) = (repositories.clone(), identifier.clone());
+        let refreshing = group.spawn_blocking("cluster.packs", move || copy.refresh(&of));
+        match refreshing.await {
+            Ok(Ok(is_done)) => is_whole &= is_done,
+            Ok(Err(error)) => {
+                let error = ErrorChain(&error).to_string();
+                tracing::warn!(%identifier, error, "failed to replace packs; trying again");
+                is_whole = false;
             }
             Err(_) => is_whole = false,
         }

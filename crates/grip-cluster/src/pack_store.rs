@@ -5,13 +5,14 @@
 //! create-only, so that what is there is never written again.
 
 use std::{
+    fmt,
     fs::File,
     io::{self, Read as _},
     path::{Path as FilePath, PathBuf},
     sync::Arc,
 };
 
-use futures_util::TryStreamExt as _;
+use futures_util::{Stream, TryStreamExt as _, future};
 use grip_bucket::{CheckError, OpenError};
 use grip_git::PackFile;
 use grip_types::ErrorChain;
@@ -19,6 +20,10 @@ use object_store::{
     Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, WriteMultipart, path::Path,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufWriter};
+
+/// Where files are, and what says whose they are.
+const FILES: &str = "packs";
+const OWNER: &str = "cluster";
 
 /// Bytes of a file that are in memory at once; a file of no more is put whole.
 const PIECE: usize = 8 << 20;
@@ -47,16 +52,17 @@ impl PackStore {
         grip_bucket::check(&*self.store).await
     }
 
-    /// Puts a file there, unless it is; durable on return.
-    pub(crate) async fn put(&self, path: &FilePath) -> io::Result<PackFile> {
+    /// Puts a file there, unless it is there in this generation; durable on return.
+    pub(crate) async fn put(&self, path: &FilePath, generation: u64) -> io::Result<PackFile> {
         let (digest, size_bytes) = digest_of(path.to_owned()).await?;
-        let place = place(&digest);
         let extension = path.extension().unwrap_or_default().to_string_lossy();
         let stored = PackFile {
             extension: extension.into_owned(),
             size_bytes,
             digest,
+            generation,
         };
+        let place = place_of(&stored)?;
         let put = if size_bytes > PIECE as u64 {
             self.put_pieces(&place, path, size_bytes).await
         } else {
@@ -114,9 +120,32 @@ impl PackStore {
         }
     }
 
+    /// Makes the store that of one cluster, or says whether it is.
+    pub(crate) async fn claim(&self, cluster: &str) -> io::Result<bool> {
+        let place = Path::from(OWNER);
+        let create = PutOptions::from(PutMode::Create);
+        let content = cluster.to_owned().into_bytes();
+        match self.store.put_opts(&place, content.into(), create).await {
+            Ok(_) => return Ok(true),
+            Err(Error::AlreadyExists { .. }) => {}
+            Err(error) => return Err(io::Error::other(error)),
+        }
+        let owner = self.store.get(&place).await?.bytes().await?;
+        Ok(owner == cluster.as_bytes())
+    }
+
+    /// Every file, with its size.
+    pub(crate) fn list(&self) -> impl Stream<Item = io::Result<(FileName, u64)>> {
+        let found = self.store.list(Some(&Path::from(FILES)));
+        found.map_err(io::Error::from).try_filter_map(|found| {
+            let name = found.location.filename().and_then(FileName::parse);
+            future::ready(Ok(name.map(|name| (name, found.size))))
+        })
+    }
+
     /// Removes a file that nobody needs any more.
-    pub(crate) async fn remove(&self, file: &PackFile) -> io::Result<()> {
-        match self.store.delete(&place(&file.digest)).await {
+    pub(crate) async fn remove(&self, file: &FileName) -> io::Result<()> {
+        match self.store.delete(&file.place()).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(io::Error::other(error)),
         }
@@ -124,7 +153,7 @@ impl PackStore {
 
     /// Writes a file of the store to `to`, and checks that it is what it was.
     pub(crate) async fn get(&self, wanted: &PackFile, to: &FilePath) -> io::Result<()> {
-        let found = self.store.get(&place(&wanted.digest)).await?;
+        let found = self.store.get(&place_of(wanted)?).await?;
         let mut chunks = found.into_stream();
         let file = tokio::fs::File::create(to).await?;
         let mut file = BufWriter::with_capacity(WRITTEN_AT_ONCE, file);
@@ -191,10 +220,59 @@ async fn digest_of(path: PathBuf) -> io::Result<(String, u64)> {
     digesting.await.map_err(io::Error::other)?
 }
 
-/// A directory has a few hundred others in it, and each of them a share of the files.
-fn place(digest: &str) -> Path {
-    let first = digest.get(..2).unwrap_or_default();
-    Path::from(format!("packs/{first}/{digest}"))
+/// The name of a file in the store: the digest of its content, and the generation in which it was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileName {
+    digest: blake3::Hash,
+    pub(crate) generation: u64,
+}
+
+impl FileName {
+    pub(crate) fn of(file: &PackFile) -> Option<Self> {
+        Some(Self {
+            digest: blake3::Hash::from_hex(&file.digest).ok()?,
+            generation: file.generation,
+        })
+    }
+
+    /// Reads what [`fmt::Display`] writes; none for anything else.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (digest, generation) = match text.split_once('.') {
+            Some((digest, generation)) => (digest, generation.parse().ok()?),
+            None => (text, 0),
+        };
+        let name = Self {
+            digest: blake3::Hash::from_hex(digest).ok()?,
+            generation,
+        };
+        (name.to_string() == text).then_some(name)
+    }
+
+    pub(crate) fn digest(&self) -> String {
+        self.digest.to_hex().to_string()
+    }
+
+    /// A directory has a few hundred others in it, and each of them a share of the files.
+    fn place(&self) -> Path {
+        let first = &self.digest.to_hex()[..2];
+        Path::from(format!("{FILES}/{first}/{self}"))
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.digest.to_hex())?;
+        match self.generation {
+            0 => Ok(()),
+            generation => write!(f, ".{generation}"),
+        }
+    }
+}
+
+fn place_of(file: &PackFile) -> io::Result<Path> {
+    let name = FileName::of(file);
+    let name = name.ok_or_else(|| io::Error::other("a record names a file by no digest"))?;
+    Ok(name.place())
 }
 
 #[cfg(test)]
@@ -209,19 +287,19 @@ mod tests {
         let file = dir.path().join("pack-1.pack");
         let content = vec![7; PIECE + 3];
         std::fs::write(&file, &content).unwrap();
-        let put = store.put(&file).await.unwrap();
+        let put = store.put(&file, 3).await.unwrap();
         assert_eq!(
             (put.extension.as_str(), put.size_bytes),
             ("pack", content.len() as u64)
         );
-        assert_eq!(store.put(&file).await.unwrap(), put);
+        assert_eq!(store.put(&file, 3).await.unwrap(), put);
         let copy = dir.path().join("copy");
         store.get(&put, &copy).await.unwrap();
         assert_eq!(std::fs::read(&copy).unwrap(), content);
         let path = dir
             .path()
             .join("store")
-            .join(place(&put.digest).to_string());
+            .join(place_of(&put).unwrap().to_string());
         std::fs::write(path, vec![8; PIECE + 3]).unwrap();
         let error = store.get(&put, &copy).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);

@@ -13,8 +13,8 @@
 //! snapshot, as a new one does.
 
 mod adopt;
-mod file;
-mod make;
+pub(crate) mod file;
+pub(crate) mod make;
 mod take_over;
 
 use grip_git::PackFile;
@@ -23,7 +23,7 @@ pub use self::{
     adopt::SingleNode,
     make::{SnapshotError, SnapshotOptions, Snapshots},
 };
-use crate::{Cluster, ClusterError, Tip, cluster::as_counted};
+use crate::{Cluster, ClusterError, Tip, cluster::as_counted, pack_store::FileName};
 
 /// The extension of a snapshot in the store of packs; nothing depends on it.
 const EXTENSION: &str = "snapshot";
@@ -56,11 +56,16 @@ impl Snapshot {
         }
     }
 
-    fn file(&self) -> PackFile {
+    pub(crate) fn file(&self) -> PackFile {
+        let (digest, generation) = match FileName::parse(&self.object) {
+            Some(name) => (name.digest(), name.generation),
+            None => (self.object.clone(), 0),
+        };
         PackFile {
             extension: EXTENSION.to_owned(),
             size_bytes: as_counted(self.size_bytes),
-            digest: self.object.clone(),
+            digest,
+            generation,
         }
     }
 }
@@ -86,6 +91,13 @@ grip_db::statements! {
 }
 
 impl Cluster {
+    /// How far the nodes have got that were heard of since then; none if there is none.
+    pub(crate) async fn applied_since(&self, since: i64) -> Result<Option<i64>, ClusterError> {
+        let living = [self.member().cluster.as_str().into(), since.into()];
+        let (applied,) = self.db().fetch_one(&sql::APPLIED, &living).await?;
+        Ok(applied)
+    }
+
     /// The snapshots that may be taken over, the newest first.
     pub async fn snapshots(&self) -> Result<Vec<Snapshot>, ClusterError> {
         let name = [self.member().cluster.as_str().into()];

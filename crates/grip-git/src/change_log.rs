@@ -39,8 +39,23 @@ pub trait ChangeLog: Send + Sync {
 pub struct PackFile {
     pub extension: String,
     pub size_bytes: u64,
-    /// Names it in the store; hexadecimal.
+    /// Of its content, hexadecimal.
     pub digest: String,
+    /// Tells it from files of the same content that were stored earlier, and may be removed any moment.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub generation: u64,
+}
+
+fn is_first(generation: &u64) -> bool {
+    *generation == 0
+}
+
+/// A pack in the store of all copies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredPack {
+    /// The name of its files, without their extensions.
+    pub name: String,
+    pub files: Vec<PackFile>,
 }
 
 /// A ref as it is after a change; without an object it is gone.
@@ -94,6 +109,16 @@ pub enum LoggedChange {
         name: String,
         files: Vec<PackFile>,
     },
+    /// Packs of an identifier, in the place of others.
+    ReplacePacks {
+        identifier: Identifier,
+        added: Vec<StoredPack>,
+        /// Names of those that are not part of the store any more.
+        removed: Vec<String>,
+        /// Objects that were in those that are removed are gone for good.
+        #[serde(default)]
+        is_collected: bool,
+    },
     /// All objects of an identifier are gone.
     RemoveStore { identifier: Identifier },
     Create {
@@ -139,7 +164,9 @@ impl LoggedChange {
     /// The identifier whose objects or refs change.
     pub fn identifier(&self) -> &Identifier {
         match self {
-            Self::Pack { identifier, .. } | Self::RemoveStore { identifier } => identifier,
+            Self::Pack { identifier, .. }
+            | Self::ReplacePacks { identifier, .. }
+            | Self::RemoveStore { identifier } => identifier,
             Self::Create { repo }
             | Self::Refs { repo, .. }
             | Self::ClearRefs { repo }
@@ -148,6 +175,19 @@ impl LoggedChange {
             | Self::Remove { repo }
             | Self::RemoveArchive { repo, .. } => &repo.identifier,
         }
+    }
+
+    /// The files that a copy may fetch because of this change.
+    pub fn files(&self) -> impl Iterator<Item = &PackFile> {
+        let (own, added, staged): (&[PackFile], &[StoredPack], &[StagedPack]) = match self {
+            Self::Pack { files, .. } => (files, &[], &[]),
+            Self::ReplacePacks { added, .. } => (&[], added, &[]),
+            Self::Refs { staged, .. } => (&[], &[], staged),
+            _ => (&[], &[], &[]),
+        };
+        let added = added.iter().flat_map(|pack| &pack.files);
+        let staged = staged.iter().flat_map(|pack| &pack.files);
+        own.iter().chain(added).chain(staged)
     }
 }
 
@@ -262,6 +302,7 @@ mod tests {
             extension: "pack".to_owned(),
             size_bytes: 7,
             digest: "00".to_owned(),
+            generation: 3,
         };
         let staged = StagedPack {
             upload: StagedUpload {
@@ -276,7 +317,16 @@ mod tests {
             LoggedChange::Pack {
                 identifier: repo.identifier.clone(),
                 name: "pack-1".to_owned(),
-                files: vec![file],
+                files: vec![file.clone()],
+            },
+            LoggedChange::ReplacePacks {
+                identifier: repo.identifier.clone(),
+                added: vec![StoredPack {
+                    name: "pack-3".to_owned(),
+                    files: vec![file],
+                }],
+                removed: vec!["pack-1".to_owned()],
+                is_collected: true,
             },
             LoggedChange::Create { repo: repo.clone() },
             LoggedChange::Refs {

@@ -26,7 +26,7 @@ mod staged_uploads;
 mod upload_pack;
 
 pub use change_log::{
-    ChangeLog, LoggedBy, LoggedChange, LoggedState, PackFile, SetRef, StagedPack,
+    ChangeLog, LoggedBy, LoggedChange, LoggedState, PackFile, SetRef, StagedPack, StoredPack,
 };
 pub use contributor_quotas::{ContributorQuotas, Quota, Unit};
 pub use inspect::{

@@ -55,8 +55,8 @@ mod remove;
 mod repack;
 mod size;
 
-use cache::Cache;
 pub(crate) use cache::LISTS;
+use cache::{Cache, Replacement};
 pub use cache::{CachedFrom, Evicted, PackSource};
 pub use collect::Collected;
 pub(crate) use collect::{Removal, Roots, Unreachable, since};
@@ -113,7 +113,7 @@ impl Packs {
         layout: Layout,
         git: Git,
         memory: Arc<MemoryBudget>,
-        cached_from: CachedFrom,
+        (cached_from, min_free_bytes): (CachedFrom, u64),
     ) -> Arc<Self> {
         Arc::new(Self {
             layout,
@@ -127,7 +127,7 @@ impl Packs {
             receiving: Permits::new(),
             repacking: Permits::new(),
             spares: Mutex::default(),
-            cache: Cache::new(cached_from),
+            cache: Cache::new(cached_from, min_free_bytes),
         })
     }
 

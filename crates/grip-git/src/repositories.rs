@@ -52,6 +52,7 @@ pub use archive::Archived;
 pub use collect::{Garbage, GarbageRemoval};
 pub use discard::Discarded;
 pub use disk_state::StorePackFiles;
+pub(crate) use free_space::free_bytes;
 pub use free_space::{Disk, DiskFull};
 pub use freeze::{Frozen, KeptObjects};
 pub(crate) use objects::{Failure, list};
@@ -273,7 +274,7 @@ impl Repositories {
                 layout.clone(),
                 git.clone(),
                 Arc::clone(&memory),
-                options.cached_from.clone(),
+                (options.cached_from.clone(), options.min_free_bytes),
             ),
             memory,
             layout,

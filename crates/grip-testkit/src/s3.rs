@@ -71,6 +71,11 @@ impl S3Server {
         format!("s3://{BUCKET}/packs")
     }
 
+    /// The directory in which the bucket keeps its objects.
+    pub fn directory(&self) -> std::path::PathBuf {
+        self.dir.path().join("data").join(BUCKET)
+    }
+
     /// Where clients speak with it.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.gateway.address())

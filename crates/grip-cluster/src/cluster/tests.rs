@@ -1,10 +1,12 @@
 use std::time::Duration;
 
 use grip_db::{Db, Server, prepare_all};
+use grip_git::{ChangeLog, LoggedChange, PackFile};
 use grip_testkit::{PostgresServer, until_ok};
+use grip_types::Identifier;
 
 use super::*;
-use crate::log::GIT;
+use crate::{Log, PackStore, log::GIT};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -25,10 +27,13 @@ async fn every_statement_is_understood() {
     prepare_all(cluster.db(), sql::ALL).await.unwrap();
     let of_snapshots = crate::snapshot::sql::ALL;
     prepare_all(cluster.db(), of_snapshots).await.unwrap();
+    let of_sweeps = crate::sweep::sql::ALL;
+    prepare_all(cluster.db(), of_sweeps).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = Db::open(&dir.path().join("x.sqlite")).await.unwrap();
     prepare_all(&file, sql::ALL).await.unwrap();
     prepare_all(&file, of_snapshots).await.unwrap();
+    prepare_all(&file, of_sweeps).await.unwrap();
     file.close().await;
     cluster.db().close().await;
 }
@@ -101,5 +106,38 @@ async fn a_node_takes_its_own_lead_again_at_once() {
     assert_eq!(keys, [("admin.token".to_owned(), "aa".to_owned())]);
     let nodes = a.nodes().await.unwrap();
     assert_eq!((nodes[0].node.as_str(), nodes[0].seq), ("a", 7));
+    a.db().close().await;
+}
+
+/// What was stored two generations ago may be removed any moment, so no record names it any more; the same
+/// content that is stored now is another file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_names_nothing_that_was_stored_long_ago() {
+    let server = PostgresServer::start().await.unwrap();
+    let a = node(&server, "a").await;
+    let lease = a.acquire(LEASE).await.unwrap().expect("nobody leads");
+    let dir = tempfile::tempdir().unwrap();
+    let packs = PackStore::open(dir.path().join("store").to_str().unwrap()).unwrap();
+    let log = Log::new(&lease, packs, Tip::default());
+    let file = dir.path().join("pack-1.pack");
+    std::fs::write(&file, "content").unwrap();
+    let store = || log.store_pack(vec![file.clone()]).unwrap();
+    let record = |files: Vec<PackFile>| LoggedChange::Pack {
+        identifier: Identifier::parse("x").unwrap(),
+        name: "pack-1".to_owned(),
+        files,
+    };
+    let append = |change| ChangeLog::append(&log, change);
+    let first = store();
+    assert_eq!(store(), first);
+    let oldest = log.advance(lease.generation() + 1);
+    assert_eq!(oldest, first[0].generation, "one under way may still end");
+    assert_eq!(append(record(first.clone())).unwrap(), 1);
+    log.advance(lease.generation() + 2);
+    let refused = append(record(first.clone())).unwrap_err().to_string();
+    assert!(refused.contains("push again"), "{refused}");
+    let again = store();
+    assert_ne!(again, first);
+    assert_eq!(append(record(again)).unwrap(), 2);
     a.db().close().await;
 }

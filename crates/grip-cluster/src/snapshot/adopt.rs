@@ -13,13 +13,15 @@ use tokio::runtime::Handle;
 use super::{
     SnapshotError,
     file::{Reader, Writer},
-    make::{PIECE, WRITTEN, change},
+    make::{PIECE, WRITTEN, change, object_of},
     sql,
 };
 use crate::{Cluster, ClusterError, PackStore, Tip, cluster::as_stored, log::GIT};
 
 /// The record that stands for all that was there.
 const FIRST: u64 = 1;
+/// The generation of what is stored before anybody leads: done again, it finds it there.
+const BEFORE_ALL: u64 = 0;
 
 /// What a data directory is made part of a cluster with.
 #[derive(Clone)]
@@ -41,7 +43,7 @@ impl Cluster {
             .spawn_blocking("cluster.snapshot", move || write(&reading, &store));
         let (tip, state) = writing.await.map_err(|_| SnapshotError::Stopped)??;
         let path = node.directory.join(WRITTEN);
-        let stored = packs.put(&path).await?;
+        let stored = packs.put(&path, BEFORE_ALL).await?;
         packs.get(&stored, &path).await?;
         let (file, expected) = (path.clone(), tip.clone());
         let reading = node.group.spawn_blocking("cluster.snapshot", move || {
@@ -68,7 +70,7 @@ impl Cluster {
             state.epoch.into(),
             as_stored(tip.seq).into(),
             tip.digest.as_str().into(),
-            stored.digest.into(),
+            object_of(&stored).into(),
             as_stored(stored.size_bytes).into(),
             self.db().now_ms().into(),
         ];
@@ -100,7 +102,7 @@ fn write(node: &SingleNode, packs: &PackStore) -> Result<(Tip, LoggedState), Sna
         let storing = async {
             let mut stored = Vec::new();
             for file in &files {
-                stored.push(packs.put(file).await?);
+                stored.push(packs.put(file, BEFORE_ALL).await?);
             }
             Ok::<_, io::Error>(stored)
         };

@@ -77,14 +77,14 @@ impl Writer {
 }
 
 /// A file that is being read.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     file: BufReader<File>,
     has_ended: bool,
 }
 
 impl Reader {
     /// Opens a snapshot and says where the log had led.
-    pub(super) fn open(path: &Path) -> io::Result<(Self, Tip)> {
+    pub(crate) fn open(path: &Path) -> io::Result<(Self, Tip)> {
         let mut reader = Self {
             file: BufReader::new(File::open(path)?),
             has_ended: false,

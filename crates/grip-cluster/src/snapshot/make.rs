@@ -17,6 +17,8 @@ use crate::{
     Cluster, ClusterError, Lease, Log, PackStore, Tip,
     cluster::{as_counted, as_stored},
     log::GIT,
+    pack_store::FileName,
+    sweep::{Sweep, SweepOptions},
 };
 
 /// How often it is looked whether a snapshot is due, and what can be trimmed.
@@ -99,11 +101,25 @@ impl Snapshots {
     }
 
     /// Does what is due, again and again, until told to stop.
-    pub async fn run(&self, stop: CancellationToken) {
+    pub async fn run(&self, sweeping: SweepOptions, stop: CancellationToken) {
+        let mut sweep = Sweep::new(
+            (&self.cluster, self.epoch),
+            (self.packs.clone(), Arc::clone(&self.log)),
+            self.directory.clone(),
+            sweeping,
+            self.group.clone(),
+        );
         let working = async {
             loop {
                 let pause = match self.work().await {
-                    Ok(()) => LOOK_EVERY,
+                    Ok(()) => {
+                        // In turns with the snapshots: neither changes what the other reads.
+                        if let Err(error) = sweep.run_if_due().await {
+                            let error: &dyn std::error::Error = &error;
+                            tracing::warn!(error, "failed to look through the object store");
+                        }
+                        LOOK_EVERY
+                    }
                     Err(error) => {
                         let error: &dyn std::error::Error = &error;
                         tracing::warn!(error, "failed to make a snapshot of the cluster's log");
@@ -141,7 +157,7 @@ impl Snapshots {
         let writing = move || write(state, &store, &to, &at);
         let writing = self.group.spawn_blocking("cluster.snapshot", writing);
         writing.await.map_err(|_| SnapshotError::Stopped)??;
-        let stored = self.packs.put(&path).await?;
+        let stored = self.packs.put(&path, self.log.generation()).await?;
         fault::point("cluster.snapshot_stored");
         let size_bytes = stored.size_bytes;
         self.record(tip, stored).await?;
@@ -216,7 +232,7 @@ impl Snapshots {
             self.epoch.into(),
             as_stored(tip.seq).into(),
             tip.digest.as_str().into(),
-            stored.digest.into(),
+            object_of(&stored).into(),
             as_stored(stored.size_bytes).into(),
             self.cluster.db().now_ms().into(),
         ];
@@ -230,9 +246,7 @@ impl Snapshots {
         let state = self.cluster.known_state().await?;
         let away = i64::try_from(self.options.away.as_millis()).unwrap_or(i64::MAX);
         let since = self.cluster.db().now_ms().saturating_sub(away);
-        let living = [self.name(), since.into()];
-        let applied = self.cluster.db().fetch_one(&sql::APPLIED, &living).await;
-        let (applied,): (Option<i64>,) = applied.map_err(ClusterError::from)?;
+        let applied = self.cluster.applied_since(since).await?;
         let end = applied.map_or(newest, |applied| newest.min(as_counted(applied)));
         let mut trimmed = as_counted(state.trimmed);
         while trimmed < end {
@@ -266,14 +280,21 @@ impl Snapshots {
         let values = [self.name(), old.seq.into()];
         let forgotten = self.cluster.db().execute(&sql::FORGET, &values).await;
         forgotten.map_err(ClusterError::from)?;
-        // What a crash leaves here stays in the store: nobody asks for it.
-        self.packs.remove(&old.file()).await?;
+        // What a crash leaves here is swept.
+        if let Some(name) = FileName::parse(&old.object) {
+            self.packs.remove(&name).await?;
+        }
         Ok(())
     }
 
     fn name(&self) -> grip_db::Value {
         self.cluster.member().cluster.as_str().into()
     }
+}
+
+/// The name of a file in the object store.
+pub(super) fn object_of(stored: &PackFile) -> String {
+    FileName::of(stored).map_or_else(|| stored.digest.clone(), |name| name.to_string())
 }
 
 /// Writes a snapshot; durable on return. Blocks.
@@ -297,6 +318,6 @@ fn write(
     Ok(())
 }
 
-pub(super) fn change(payload: &[u8]) -> io::Result<LoggedChange> {
+pub(crate) fn change(payload: &[u8]) -> io::Result<LoggedChange> {
     serde_json::from_slice(payload).map_err(io::Error::other)
 }

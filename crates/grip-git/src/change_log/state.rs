@@ -7,21 +7,15 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use grip_types::{Identifier, Oid, RefName, RepoAddr};
 
-use super::{LoggedChange, PackFile, SetRef, StagedPack};
+use super::{LoggedChange, SetRef, StagedPack, StoredPack};
 
 /// Repositories, archives and packs after some changes. Bounded by what the copies have on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoggedState {
     /// In the order in which they came.
-    packs: BTreeMap<Identifier, Vec<Pack>>,
+    packs: BTreeMap<Identifier, Vec<StoredPack>>,
     repositories: BTreeMap<RepoAddr, Repository>,
     archives: BTreeMap<(RepoAddr, u64), Repository>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Pack {
-    name: String,
-    files: Vec<PackFile>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,9 +44,17 @@ impl LoggedState {
                 files,
             } => {
                 let packs = self.packs.entry(identifier).or_default();
-                if packs.iter().all(|known| known.name != name) {
-                    packs.push(Pack { name, files });
-                }
+                add(packs, StoredPack { name, files });
+            }
+            LoggedChange::ReplacePacks {
+                identifier,
+                added,
+                removed,
+                ..
+            } => {
+                let packs = self.packs.entry(identifier).or_default();
+                packs.retain(|known| !removed.contains(&known.name));
+                added.into_iter().for_each(|pack| add(packs, pack));
             }
             LoggedChange::RemoveStore { identifier } => {
                 self.packs.remove(&identifier);
@@ -121,6 +123,12 @@ impl LoggedState {
         let repositories = repositories.flat_map(|(repo, known)| known.into_changes(repo));
         packs.chain(archives).chain(repositories)
     }
+}
+
+/// Two packs of one name have the same content; the later one was stored later, too.
+fn add(packs: &mut Vec<StoredPack>, pack: StoredPack) {
+    packs.retain(|known| known.name != pack.name);
+    packs.push(pack);
 }
 
 impl Repository {

@@ -6,13 +6,15 @@
 //! ```
 //!
 //! A store lists all packs that were logged for it (`stored-packs`), and those of them that are not on
-//! this disk (`missing-packs`). While it has the second list it is *cold*.
+//! this disk (`missing-packs`). While it has the second list it is *cold*. Packs that were replaced by
+//! others are in [`replace`].
 //!
 //! Invariants:
 //! - The list names a pack before its files go: a crash leaves packs that are fetched once more.
 //! - Who holds a permit of a store and warmed it since finds all its packs until the permit is dropped.
 //! - One thread at a time fetches for a store; the others wait for it.
 
+mod replace;
 mod stored_packs;
 
 use std::{
@@ -30,16 +32,24 @@ use grip_types::Identifier;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::stored_packs::{StoredPack, StoredPacks};
+pub(super) use self::replace::Replacement;
+use self::stored_packs::StoredPacks;
 use super::{Packs, pack_dir, quarantined::PACK_FILES, repack::graph_file};
-use crate::{change_log::PackFile, disk};
+use crate::{
+    change_log::{PackFile, StoredPack},
+    disk,
+    repositories::free_bytes,
+};
 
 /// All packs that were logged for a store.
 const STORED: &str = "stored-packs";
 /// Those of them that are not on this disk.
 const MISSING: &str = "missing-packs";
 
-pub(crate) const LISTS: [&str; 2] = [STORED, MISSING];
+/// Says that packs on this disk which are not in the first list have objects that were collected.
+const OUTDATED: &str = "outdated-packs";
+
+pub(crate) const LISTS: [&str; 3] = [STORED, MISSING, OUTDATED];
 
 /// The store of packs that all copies share.
 pub trait PackSource: Send + Sync {
@@ -90,9 +100,13 @@ pub struct Evicted {
 #[derive(Default)]
 pub(super) struct Cache {
     from: CachedFrom,
+    /// Nothing is fetched that would leave less than this free on the disk.
+    min_free_bytes: u64,
     /// Stores that are cold; at most those on disk.
     cold: Mutex<HashSet<Identifier>>,
-    /// One of them was, since the start: nodes without a cluster look no further.
+    /// Stores that have outdated packs; at most those on disk.
+    outdated: Mutex<HashSet<Identifier>>,
+    /// One of the cold was, since the start: nodes without a cluster look no further.
     had_cold: AtomicBool,
     /// Those that are being fetched for, or evicted.
     busy: Mutex<HashMap<Identifier, Arc<Mutex<()>>>>,
@@ -105,9 +119,10 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    pub(super) fn new(from: CachedFrom) -> Self {
+    pub(super) fn new(from: CachedFrom, min_free_bytes: u64) -> Self {
         Self {
             from,
+            min_free_bytes,
             ..Self::default()
         }
     }
@@ -125,9 +140,19 @@ impl Cache {
         self.cold.lock().remove(identifier);
     }
 
+    fn set_outdated(&self, identifier: &Identifier, is_outdated: bool) {
+        let mut outdated = self.outdated.lock();
+        if is_outdated {
+            outdated.insert(identifier.clone());
+        } else {
+            outdated.remove(identifier);
+        }
+    }
+
     /// The store is gone.
     pub(super) fn forget(&self, identifier: &Identifier) {
         self.set_warm(identifier);
+        self.set_outdated(identifier, false);
         self.used.lock().remove(identifier);
     }
 
@@ -174,10 +199,13 @@ impl Packs {
         self.cache.changed.notified().await;
     }
 
-    /// Finds out at the start whether a store is cold.
+    /// Finds out at the start whether a store is cold, or has outdated packs.
     pub(super) fn recall(&self, identifier: &Identifier) {
         if self.list(identifier, MISSING).exists() {
             self.cache.set_cold(identifier);
+        }
+        if self.list(identifier, OUTDATED).exists() {
+            self.cache.set_outdated(identifier, true);
         }
     }
 
@@ -190,7 +218,7 @@ impl Packs {
     ) -> io::Result<()> {
         self.ensure(identifier)?;
         let _listing = self.cache.listing.lock();
-        self.note(identifier, &StoredPack::new(name, files))?;
+        self.note(identifier, &stored_pack(name, files))?;
         self.cache.changed.notify_one();
         Ok(())
     }
@@ -204,7 +232,7 @@ impl Packs {
         files: &[PackFile],
     ) -> io::Result<()> {
         self.ensure(identifier)?;
-        let pack = StoredPack::new(name, files);
+        let pack = stored_pack(name, files);
         let _listing = self.cache.listing.lock();
         self.note(identifier, &pack)?;
         if !self.has(identifier, name) {
@@ -269,22 +297,55 @@ impl Packs {
         };
         let is_missing = |pack: &&StoredPack| !self.has(identifier, &pack.name);
         let missing: Vec<&StoredPack> = listed.packs().filter(is_missing).collect();
-        if !missing.is_empty() {
-            let room = self.layout.quarantines().join(disk::unique());
-            fs::create_dir(&room)?;
-            let fetched = self.fetch_into(identifier, &missing, &room, source);
-            // Best effort: the next start empties the quarantine.
-            let _ = fs::remove_dir_all(&room);
-            fetched?;
-        }
+        let fetched = self.fetch_packs(identifier, &missing, source);
         let _listing = self.cache.listing.lock();
         if StoredPacks::read(&list)? == listed {
+            fetched?;
             disk::remove_file(&list)?;
             self.cache.set_warm(identifier);
+        } else if let Err(error) = fetched {
+            // What was replaced meanwhile may be gone; the caller looks again.
+            tracing::debug!(%identifier, %error, "failed to fetch packs that were replaced");
         }
         self.changed(identifier);
         self.cache.changed.notify_one();
         Ok(())
+    }
+
+    fn fetch_packs(
+        &self,
+        identifier: &Identifier,
+        missing: &[&StoredPack],
+        source: &dyn PackSource,
+    ) -> io::Result<()> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let files = missing.iter().flat_map(|pack| &pack.files);
+        self.check_room(files.map(|file| file.size_bytes).sum())?;
+        let room = self.layout.quarantines().join(disk::unique());
+        fs::create_dir(&room)?;
+        let fetched = self.fetch_into(identifier, missing, &room, source);
+        // Best effort: the next start empties the quarantine.
+        let _ = fs::remove_dir_all(&room);
+        fetched
+    }
+
+    /// A disk that does not say how full it is counts as one with room.
+    fn check_room(&self, bytes: u64) -> io::Result<()> {
+        let floor = self.cache.min_free_bytes;
+        let needed = floor.saturating_add(bytes);
+        match free_bytes(&self.layout.root) {
+            Ok(free) if free < needed => Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                format!(
+                    "the disk has no room for {} MiB of packs beside the {} MiB that are kept free",
+                    bytes >> 20,
+                    floor >> 20
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn fetch_into(
@@ -389,6 +450,8 @@ impl Packs {
             }
             fault::point("git.cache.listed");
             self.remove_files(identifier)?;
+            disk::remove_file(&self.list(identifier, OUTDATED))?;
+            self.cache.set_outdated(identifier, false);
             Ok(true)
         });
         cooled.unwrap_or(Ok(false))
@@ -428,6 +491,8 @@ impl Packs {
     /// Forgets what other copies can fetch: this one will be alone.
     pub(crate) fn forget_stored(&self, identifier: &Identifier) -> io::Result<()> {
         let _listing = self.cache.listing.lock();
+        // First: without the other list everything would be outdated.
+        disk::remove_file(&self.list(identifier, OUTDATED))?;
         disk::remove_file(&self.list(identifier, STORED))
     }
 
@@ -448,5 +513,12 @@ impl Packs {
 
     fn list(&self, identifier: &Identifier, name: &str) -> PathBuf {
         self.layout.store(identifier).join(name)
+    }
+}
+
+fn stored_pack(name: &str, files: &[PackFile]) -> StoredPack {
+    StoredPack {
+        name: name.to_owned(),
+        files: files.to_vec(),
     }
 }

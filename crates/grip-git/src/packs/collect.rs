@@ -13,6 +13,8 @@
 //! - Packs are swapped in the identifier's turn, and only while no pack is being received: one that is
 //!   was checked against the objects that would go. What has come since the walk is walked before.
 //! - A reader whose pack goes away finds its objects in the new one, as with a repack.
+//! - Where others follow, the new packs are stored for them before the turn is taken, and the swap is
+//!   logged before it is made.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,11 +30,15 @@ use grip_tasks::{Permit, fault};
 use grip_types::{Identifier, Oid};
 
 use super::{
-    Marked, Packs, QuarantinedPack, RepackError, pack_dir,
+    Marked, Packs, QuarantinedPack, RepackError, Replacement, pack_dir,
     remove::remove_pack,
     repack::{PackFile, PackList, blocking, complaint, graph_file},
 };
-use crate::{disk, process::walk_input};
+use crate::{
+    change_log::{LoggedBy, StoredPack},
+    disk,
+    process::walk_input,
+};
 
 /// What is written again is at most so many times what goes.
 const MAX_REWRITTEN: u64 = 20;
@@ -64,6 +70,9 @@ pub(crate) struct Unreachable {
     walked: Vec<WalkedPack>,
     roots: Roots,
     written: Option<QuarantinedPack>,
+    log: LoggedBy,
+    /// Packs that other copies can fetch, and that no record names yet.
+    stored: Vec<StoredPack>,
     goes: Collected,
     /// No other change of packs meanwhile, and the store stays where it is.
     _permits: [Permit<Identifier>; 2],
@@ -91,13 +100,15 @@ impl Packs {
         identifier: &Identifier,
         since: SystemTime,
         roots: Roots,
+        log: &LoggedBy,
     ) -> Result<Option<Unreachable>, RepackError> {
         let busy = || RepackError::Busy(identifier.clone());
         let repacking = self.repacking.try_take(identifier, 1).ok_or_else(busy)?;
         let in_use = self.borrow(identifier);
         let list = PackList::read(&self.objects(identifier))?;
+        let is_ready = !log.is_some() || (self.is_listed(identifier) && !self.is_cold(identifier));
         // Loose objects are packed by the next repack.
-        if list.has_loose || !list.packs.iter().any(|pack| pack.modified < since) {
+        if !is_ready || list.has_loose || !list.packs.iter().any(|pack| pack.modified < since) {
             return Ok(None);
         }
         let start = roots.oids.iter().copied().collect();
@@ -107,6 +118,8 @@ impl Packs {
             walked: self.opened(identifier, list.packs)?,
             roots,
             written: None,
+            log: log.clone(),
+            stored: Vec::new(),
             goes: Collected::default(),
             _permits: [repacking, in_use],
         };
@@ -125,6 +138,12 @@ impl Packs {
         }
         found.goes = goes;
         found.write().await?;
+        if log.is_some() {
+            let (mut storing, stored) = found.blocking(|found| found.store()).await?;
+            storing.stored = stored?;
+            found = storing;
+            fault::point("git.collect.stored");
+        }
         Ok(Some(found))
     }
 
@@ -283,6 +302,36 @@ impl Unreachable {
         Ok(())
     }
 
+    /// Stores what the other copies need in the place of the packs that go. Blocks.
+    fn store(&mut self) -> io::Result<Vec<StoredPack>> {
+        let staying = self.walked.iter().filter(|pack| !pack.goes);
+        let names: Vec<String> = staying.map(|pack| pack.file.name.clone()).collect();
+        let (packs, identifier) = (&self.packs, &self.identifier);
+        let mut stored = packs.store_unlisted(identifier, &names, &self.log)?;
+        if let Some(written) = &self.written {
+            stored.push(StoredPack {
+                name: written.name().to_owned(),
+                files: self.log.store_pack(written.files())?,
+            });
+        }
+        Ok(stored)
+    }
+
+    /// What the log is told; none where nobody follows. The caller holds the lock.
+    fn replacement(&self) -> Result<Option<Replacement>, RepackError> {
+        if !self.log.is_some() {
+            return Ok(None);
+        }
+        let staying = self.walked.iter().filter(|pack| !pack.goes);
+        let staying = staying.map(|pack| &*pack.file.name);
+        let written = self.written.as_ref().map(QuarantinedPack::name);
+        let after = staying.chain(written).map(str::to_owned).collect();
+        let packs = &self.packs;
+        let replacement = packs.replacement(&self.identifier, after, &self.stored)?;
+        let busy = || RepackError::Busy(self.identifier.clone());
+        replacement.map(Some).ok_or_else(busy)
+    }
+
     /// Removes what was found, unless something has come since: then nothing is changed. Blocking; the
     /// caller has the identifier's turn and its lock, and `roots` are those of this moment.
     pub(crate) fn remove(self, roots: Roots) -> Result<Removal, RepackError> {
@@ -295,23 +344,43 @@ impl Unreachable {
         if !list.packs.iter().all(is_known) || self.lacks(&roots) {
             return Ok(Removal::Changed(Box::new(self)));
         }
+        let replacement = self.replacement()?;
+        let begun = replacement.as_ref().map(|replacement| {
+            let change = || replacement.change(&identifier, true);
+            self.log.begin(change)
+        });
+        let begun = begun.transpose()?;
+        fault::point("git.collect.logged");
+        let swapped = self.swap(replacement.as_ref());
+        packs.changed(&identifier);
+        if let Some(begun) = begun {
+            begun.end(&swapped);
+        }
+        swapped?;
+        Ok(Removal::Done(self.goes))
+    }
+
+    /// Puts what stays in the place of what goes. The caller holds the lock.
+    fn swap(&self, replacement: Option<&Replacement>) -> io::Result<()> {
+        let (packs, identifier) = (&self.packs, &self.identifier);
         let going: Vec<&WalkedPack> = self.walked.iter().filter(|pack| pack.goes).collect();
-        let dir = pack_dir(&packs.objects(&identifier));
+        let dir = pack_dir(&packs.objects(identifier));
         if let Some(written) = &self.written {
             let newest = going.iter().map(|pack| pack.file.modified).max();
             written.set_modified(newest)?;
             written.move_to(&dir)?;
             fault::point("git.collect.written");
         }
+        if let Some(replacement) = replacement {
+            packs.list_replacement(identifier, replacement)?;
+        }
         let names: Vec<&str> = going.iter().map(|pack| &*pack.file.name).collect();
-        let note = packs.layout.store(&identifier).join(NOTE);
+        let note = packs.layout.store(identifier).join(NOTE);
         disk::replace(&note, names.join("\n").as_bytes())?;
         let removed = remove_packs(&dir, names.into_iter());
-        packs.changed(&identifier);
         // Also after a failure: what is left may be needed by the next start.
         disk::remove_file(&note)?;
-        removed?;
-        Ok(Removal::Done(self.goes))
+        removed
     }
 
     /// Says whether there is something that was not walked from.
@@ -360,7 +429,7 @@ pub(super) fn finish(store: &Path) -> io::Result<()> {
     disk::remove_file(&note)
 }
 
-fn remove_packs<'a>(dir: &Path, names: impl Iterator<Item = &'a str>) -> io::Result<()> {
+pub(super) fn remove_packs<'a>(dir: &Path, names: impl Iterator<Item = &'a str>) -> io::Result<()> {
     // An index over packs that are gone would lead nowhere.
     disk::remove_files(dir, |name| name.starts_with("multi-pack-index"))?;
     // And so would a graph of commits that are gone; the next repack writes one.

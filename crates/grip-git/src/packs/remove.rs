@@ -13,7 +13,7 @@ use grip_types::Identifier;
 
 use crate::disk;
 
-use super::{Packs, pack_dir};
+use super::{Packs, collect::remove_packs, pack_dir};
 
 impl Packs {
     /// Moves a store with all its objects into the quarantine, for the caller to remove there
@@ -41,6 +41,14 @@ impl Packs {
         let away = away?;
         fault::point("git.store.away");
         Ok(Some(away))
+    }
+
+    /// Removes packs by their names; those that are not there are not missed. The caller holds the lock.
+    pub(crate) fn remove_named(&self, identifier: &Identifier, names: &[String]) -> io::Result<()> {
+        let dir = pack_dir(&self.objects(identifier));
+        let removed = remove_packs(&dir, names.iter().map(String::as_str));
+        self.changed(identifier);
+        removed
     }
 
     /// Says whether anything is in the store of an identifier.

@@ -80,7 +80,8 @@ impl Packs {
         let _permit = permit.ok_or_else(|| RepackError::Busy(identifier.clone()))?;
         let objects = self.objects(identifier);
         // A store without all its packs is repacked when it has them.
-        if !disk::is_real_dir(&objects)? || self.is_cold(identifier) {
+        let is_whole = !self.is_cold(identifier) && !self.is_outdated(identifier);
+        if !disk::is_real_dir(&objects)? || !is_whole {
             return Ok(Repacked::default());
         }
         let mut found = PackList::read(&objects)?;

@@ -13,7 +13,7 @@ use super::{
     unreachable_objects, unreachable_repo,
 };
 use crate::{
-    change_log::{LoggedChange, PackFile, SetRef, StagedPack},
+    change_log::{LoggedChange, PackFile, SetRef, StagedPack, StoredPack},
     disk,
     refs::{self, RefUpdateError},
 };
@@ -46,6 +46,14 @@ impl Repositories {
                 files,
             } => self
                 .add_pack(identifier, name, files, fetch)
+                .map_err(|source| unreachable_objects(identifier, source))?,
+            LoggedChange::ReplacePacks {
+                identifier,
+                added,
+                removed,
+                is_collected,
+            } => self
+                .replace_packs(identifier, (added, removed), *is_collected, fetch)
                 .map_err(|source| unreachable_objects(identifier, source))?,
             LoggedChange::RemoveStore { identifier } => {
                 let is_gone = self.remove_store(identifier)? || !self.has_store(identifier)?;
@@ -105,6 +113,25 @@ impl Repositories {
             let _turn = inner.lock(identifier);
             inner.packs.add(identifier, name, from)
         })
+    }
+
+    fn replace_packs(
+        &self,
+        identifier: &Identifier,
+        (added, removed): (&[StoredPack], &[String]),
+        is_collected: bool,
+        fetch: &FetchPackFile<'_>,
+    ) -> io::Result<()> {
+        let packs = &self.inner.packs;
+        if packs.is_cached() {
+            let _turn = self.inner.lock(identifier);
+            return packs.follow_replacement(identifier, added, removed, is_collected);
+        }
+        for pack in added {
+            self.add_pack(identifier, &pack.name, &pack.files, fetch)?;
+        }
+        let _turn = self.inner.lock(identifier);
+        packs.remove_named(identifier, removed)
     }
 
     fn add_staged(

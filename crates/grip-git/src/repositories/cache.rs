@@ -42,6 +42,28 @@ impl Repositories {
         stores.iter().try_for_each(|of| packs.forget_stored(of))
     }
 
+    /// The identifiers that have packs on this disk whose objects were collected elsewhere.
+    pub fn outdated(&self) -> Vec<Identifier> {
+        self.inner.packs.outdated()
+    }
+
+    /// Removes such packs of an identifier, with what takes their place fetched first unless few packs are
+    /// to be on this disk; false if somebody reads them. Blocks.
+    pub fn refresh(&self, identifier: &Identifier) -> io::Result<bool> {
+        self.inner.packs.refresh(identifier)
+    }
+
+    /// Removes all such packs without fetching anything, for this copy to lead; false if somebody reads
+    /// some of them. Blocks.
+    pub fn leave_outdated(&self) -> io::Result<bool> {
+        for identifier in self.outdated() {
+            if !self.inner.packs.leave_outdated(&identifier)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Waits until a pack was noted, or was fetched. Cancel safe.
     pub async fn cache_changed(&self) {
         self.inner.packs.cache_changed().await;

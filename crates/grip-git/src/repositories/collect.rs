@@ -38,8 +38,7 @@ impl Repositories {
     ) -> io::Result<Option<u64>> {
         let since = since(now, keep);
         let packs = self.inner.packs.older_than(identifier, since)?;
-        // A copy that has more may take in what rests on what this one removed.
-        if packs.is_empty() || self.is_replicated() {
+        if packs.is_empty() || self.is_cold(identifier) {
             return Ok(None);
         }
         let roots = self.roots(identifier, named, since)?;
@@ -60,7 +59,9 @@ impl Repositories {
     ) -> Result<Option<Garbage>, RepackError> {
         let since = since(now, keep);
         let roots = self.roots_later(identifier, named, since).await?;
-        let found = self.inner.packs.find_unreachable(identifier, since, roots);
+        let log = &self.inner.options.log;
+        let packs = &self.inner.packs;
+        let found = packs.find_unreachable(identifier, since, roots, log);
         let found = found.await?;
         Ok(found.map(|found| Garbage {
             repositories: self.clone(),

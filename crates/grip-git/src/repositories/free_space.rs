@@ -76,7 +76,8 @@ impl Repositories {
     }
 }
 
-fn free_bytes(path: &Path) -> io::Result<u64> {
+/// Free bytes of the disk that a path is on.
+pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
     let disk = rustix::fs::statvfs(path)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }

@@ -42,7 +42,8 @@ impl Repositories {
     }
 
     /// Rolls packs up if there are more than [`Options::max_packs`], and keeps the bitmap that makes
-    /// clones quick. Idempotent and cancel safe.
+    /// clones quick; other copies are told of packs that took the place of many. Idempotent and cancel
+    /// safe.
     ///
     /// [`Options::max_packs`]: crate::Options::max_packs
     pub async fn repack(&self, identifier: &Identifier) -> Result<Repacked, RepackError> {
@@ -52,8 +53,13 @@ impl Repositories {
             let tips: BTreeSet<Oid> = tips.map(|r| r.peeled.unwrap_or(r.oid)).collect();
             Ok(tips.into_iter().collect())
         };
-        let max_packs = self.inner.options.max_packs;
-        self.inner.packs.repack(identifier, max_packs, tips).await
+        let packs = &self.inner.packs;
+        let (max_packs, log) = (self.inner.options.max_packs, &self.inner.options.log);
+        let repacked = packs.repack(identifier, max_packs, tips).await?;
+        if log.is_some() {
+            packs.publish(identifier, max_packs, log).await?;
+        }
+        Ok(repacked)
     }
 
     /// The refs of every repository that shares the store; those that cannot be read are left out,

@@ -1,10 +1,15 @@
 //! Copies that follow a log of changes.
 
-use std::{fs, io, path::PathBuf, sync::Arc};
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use grip_git::{
-    Applied, CachedFrom, ChangeLog, LoggedBy, LoggedChange, LoggedState, PackFile, PackSource,
-    Payer, Protocol, Repositories,
+    Applied, CachedFrom, ChangeLog, GarbageRemoval, LoggedBy, LoggedChange, LoggedState, PackFile,
+    PackSource, Payer, Protocol, Repositories,
 };
 use grip_types::{Oid, RepoAddr};
 use parking_lot::Mutex;
@@ -82,6 +87,7 @@ impl ChangeLog for Log {
                 extension: file.extension().unwrap().to_str().unwrap().to_owned(),
                 size_bytes,
                 digest: name,
+                generation: 0,
             })
         });
         stored.collect()
@@ -434,4 +440,171 @@ async fn a_repacked_store_comes_back_whole() {
     work.commit("round.txt", "after\n");
     leader.publish(&repo, &work).await;
     assert!(leader.fsck(&repo).await.unwrap().is_clean);
+}
+
+/// The packs that a log names in the end.
+fn listed(log: &Log) -> Vec<String> {
+    let packs = log.compacted(log.len()).into_iter();
+    let packs = packs.filter_map(|change| match change {
+        LoggedChange::Pack { name, .. } => Some(name),
+        _ => None,
+    });
+    packs.collect()
+}
+
+/// A store of many pushes is stored again as few packs: who joins fetches these, and who has all objects
+/// keeps them as they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repacked_store_is_fetched_as_few_packs() {
+    let (leader, log) = logged();
+    let repo = repo(ALICE, "project");
+    leader.create(&repo).unwrap();
+    let work = Work::example();
+    for round in 0..30 {
+        work.commit("round.txt", &format!("{round}\n"));
+        leader.publish(&repo, &work).await;
+    }
+    let warm = cached(&log, None);
+    log.replay(&warm, 0);
+    warm.warm(&repo.identifier).unwrap();
+    let (fetched, before) = (log.fetched.lock().len(), log.len());
+    leader.repack(&repo.identifier).await.unwrap();
+    assert!(log.len() > before, "the other copies are told");
+    assert!(listed(&log).len() < 10, "{:?}", listed(&log));
+    log.replay(&warm, before);
+    assert!(!warm.is_cold(&repo.identifier) && warm.outdated().is_empty());
+    assert_eq!(log.fetched.lock().len(), fetched);
+    assert!(warm.fsck(&repo).await.unwrap().is_clean);
+    let new = cached(&log, None);
+    log.replay(&new, 0);
+    new.warm(&repo.identifier).unwrap();
+    assert_eq!(new.packs(&repo.identifier).len(), 2 * listed(&log).len());
+    assert!(new.fsck(&repo).await.unwrap().is_clean);
+    // What was evicted comes back from the new packs; nothing is said twice.
+    assert_eq!(leader.evict().unwrap().stores, 1);
+    assert!(leader.fsck(&repo).await.unwrap().is_clean);
+    let before = log.len();
+    leader.repack(&repo.identifier).await.unwrap();
+    assert_eq!(log.len(), before);
+}
+
+const KEEP: Duration = Duration::from_secs(3600);
+
+/// A repository whose branch was moved back, on the leader and in the log: what is left, what nobody needs,
+/// and how many changes there were before it was collected.
+async fn collected(leader: &Sandbox, log: &Log) -> (RepoAddr, Work, Oid, Oid, usize) {
+    let repo = repo(ALICE, "project");
+    leader.create(&repo).unwrap();
+    let work = Work::new();
+    let kept = work.commit("kept", "kept\n");
+    // In one pack with what stays, so that this is written again.
+    let left = work.commit("left", &"left\n".repeat(1_000));
+    leader.publish(&repo, &work).await;
+    leader.set(&repo, &[set("refs/heads/main", kept)]).unwrap();
+    let before = log.len();
+    let now = SystemTime::now() + KEEP * 2;
+    let found = leader.find_garbage(&repo.identifier, &[], KEEP, now).await;
+    let garbage = found.unwrap().expect("there is some");
+    assert!(matches!(
+        garbage.remove(&[]),
+        Ok(GarbageRemoval::Removed(_))
+    ));
+    (repo, work, kept, left, before)
+}
+
+/// What the leader collected leaves every copy, but for what somebody reads, which goes later; a copy that
+/// is about to lead has nothing of it, fetched or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_collected_leaves_every_copy() {
+    for max_bytes in [None, Some(1 << 30)] {
+        let (leader, log) = logged();
+        let copy = cached(&log, max_bytes);
+        let (repo, _work, kept, left, before) = collected(&leader, &log).await;
+        let identifier = &repo.identifier;
+        assert!(leader.kind(&repo, left).is_none() && leader.kind(&repo, kept).is_some());
+        for change in &log.changes.lock()[..before] {
+            log.make(&copy, change);
+        }
+        assert!(copy.kind(&repo, left).is_some());
+        // A client that has not sent its request yet.
+        let (_client, request) = tokio::io::duplex(64);
+        let reading = copy.upload_pack(&repo, Protocol::V2, Payer::Unknown, request);
+        let reading = reading.unwrap();
+        log.replay(&copy, before);
+        assert_eq!(copy.outdated(), [identifier.clone()]);
+        assert!(!copy.refresh(identifier).unwrap(), "it is read");
+        assert!(!copy.leave_outdated().unwrap(), "it is read");
+        assert!(copy.kind(&repo, left).is_some());
+        let copy = {
+            drop(reading);
+            reopened(copy, &log, max_bytes)
+        };
+        assert_eq!(copy.outdated(), [identifier.clone()], "after a restart");
+        assert!(copy.refresh(identifier).unwrap());
+        assert!(copy.outdated().is_empty());
+        assert!(copy.kind(&repo, left).is_none() && copy.kind(&repo, kept).is_some());
+        assert!(copy.fsck(&repo).await.unwrap().is_clean);
+        // The same without fetching anything.
+        let next = cached(&log, max_bytes);
+        for change in &log.changes.lock()[..before] {
+            log.make(&next, change);
+        }
+        next.warm(identifier).unwrap();
+        log.replay(&next, before);
+        *log.refuses.lock() = true;
+        assert!(next.leave_outdated().unwrap());
+        *log.refuses.lock() = false;
+        assert!(next.kind(&repo, left).is_none() && next.kind(&repo, kept).is_some());
+        assert!(next.fsck(&repo).await.unwrap().is_clean);
+    }
+}
+
+/// A copy that is cut short around a collection makes the last few changes again, however many.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collection_that_is_made_again_leads_to_the_same() {
+    let (leader, log) = logged();
+    let (repo, work, kept, left, _) = collected(&leader, &log).await;
+    work.git(&["reset", "-q", "--hard", &kept.to_string()]);
+    work.commit("next", "next\n");
+    leader.publish(&repo, &work).await;
+    let expected = shown(&leader);
+    for again in 1..=log.len() {
+        let copy = cached(&log, None);
+        log.replay(&copy, 0);
+        copy.warm(&repo.identifier).unwrap();
+        let copy = reopened(copy, &log, None);
+        log.replay(&copy, log.len() - again);
+        assert!(copy.refresh(&repo.identifier).unwrap());
+        assert_eq!(shown(&copy), expected, "the last {again} again");
+        assert!(copy.kind(&repo, left).is_none() && copy.kind(&repo, kept).is_some());
+        assert!(copy.fsck(&repo).await.unwrap().is_clean);
+    }
+    for first in 0..=log.len() {
+        let copy = Sandbox::new();
+        for change in log.compacted(first) {
+            log.make(&copy, &change);
+        }
+        log.replay(&copy, first);
+        assert_eq!(shown(&copy), expected, "made short up to {first}");
+        assert!(copy.kind(&repo, left).is_none() && copy.kind(&repo, kept).is_some());
+    }
+}
+
+/// A copy whose disk has no room for packs says so, and has nothing half.
+#[tokio::test(flavor = "multi_thread")]
+async fn packs_are_not_fetched_onto_a_full_disk() {
+    let (leader, log) = logged();
+    let (repo, _) = story(&leader).await;
+    let source = Arc::clone(&log) as Arc<dyn PackSource>;
+    let copy = Sandbox::with(|options| {
+        options.cached_from = CachedFrom::new(source, None);
+        options.min_free_bytes = 1 << 60;
+    });
+    for change in &*log.changes.lock() {
+        log.make(&copy, change);
+    }
+    let error = copy.warm(&repo.identifier).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("no room"), "{cause}");
+    assert!(log.fetched.lock().is_empty() && copy.is_cold(&repo.identifier));
 }

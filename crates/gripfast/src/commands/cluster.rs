@@ -1,13 +1,13 @@
 //! `gripfast cluster`: the nodes, who leads, and how far each has followed; how a node alone becomes a member.
 
 use anyhow::{Context as _, bail};
-use grip_cluster::{Cluster, Member, NodeStatus, Snapshot, State};
+use grip_cluster::{Cluster, Member, NodeStatus, Snapshot, State, StoredTotals};
 use grip_db::{Db, Server};
 use serde_json::json;
 
 use crate::{
     cli::{ClusterAction, NodeRequest},
-    commands::{table::Table, when::Now},
+    commands::{progress::size, table::Table, when::Now},
     config::{self, DatabasePlace, ProcessEnvironment, Settings},
     node::{self, cluster},
 };
@@ -77,7 +77,7 @@ async fn show_status(request: &NodeRequest, settings: &Settings) -> anyhow::Resu
     };
     let tables = Cluster::at(db.clone(), member);
     let (state, nodes) = (tables.state().await, tables.nodes().await);
-    let snapshots = tables.snapshots().await;
+    let (snapshots, stored) = (tables.snapshots().await, tables.stored_totals().await);
     let now_ms = db.now_ms();
     db.close().await;
     let state = state?.with_context(|| {
@@ -89,6 +89,7 @@ async fn show_status(request: &NodeRequest, settings: &Settings) -> anyhow::Resu
         state,
         nodes: nodes?,
         snapshot: snapshots?.into_iter().next(),
+        stored: stored?.filter(|stored| stored.files > 0),
         now_ms,
     };
     if request.json {
@@ -103,11 +104,23 @@ async fn show_status(request: &NodeRequest, settings: &Settings) -> anyhow::Resu
     }
 }
 
+fn stored_line(stored: &StoredTotals) -> String {
+    let bytes = |bytes: i64| size(u64::try_from(bytes).unwrap_or_default());
+    format!(
+        "object store: {} in {} files, {} of it unneeded\n",
+        bytes(stored.bytes),
+        stored.files,
+        bytes(stored.unneeded_bytes)
+    )
+}
+
 struct Status {
     state: State,
     nodes: Vec<NodeStatus>,
     /// The newest.
     snapshot: Option<Snapshot>,
+    /// As the leader found it, if it has looked.
+    stored: Option<StoredTotals>,
     is_led: bool,
     now_ms: i64,
 }
@@ -145,6 +158,11 @@ impl Status {
             "records": self.state.seq,
             "trimmed": self.state.trimmed,
             "snapshot": self.snapshot.as_ref().map(|snapshot| snapshot.seq),
+            "object_store": self.stored.map(|stored| json!({
+                "files": stored.files,
+                "bytes": stored.bytes,
+                "unneeded_bytes": stored.unneeded_bytes,
+            })),
             "nodes": nodes.collect::<Vec<_>>(),
         })
     }
@@ -160,8 +178,9 @@ impl Status {
         let snapshot = self.snapshot.as_ref().map_or_else(String::new, |snapshot| {
             format!(", snapshot at {}", snapshot.seq)
         });
+        let stored = self.stored.as_ref().map_or_else(String::new, stored_line);
         format!(
-            "epoch {epoch}, {seq} records{snapshot}\n\n{}",
+            "epoch {epoch}, {seq} records{snapshot}\n{stored}\n{}",
             table.render()
         )
     }

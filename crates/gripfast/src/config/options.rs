@@ -117,6 +117,10 @@ options! {
         /// How long the log is kept for a node that is away. One that comes back later begins with the
         /// newest snapshot.
         cluster_away: Duration = "7days";
+        /// How long packs stay in `cluster_packs` that no repository has any more. Longer than it takes a
+        /// node to fetch the largest; a backup of the database that is older than this cannot be gone
+        /// back to.
+        cluster_keep_packs: Duration = "2days";
     }
 
     "What it says of itself" in about: About {

@@ -19,7 +19,8 @@ use anyhow::{Context as _, bail};
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use grip_cluster::{
-    Cluster, FollowError, Follower, Lease, Member, PackStore, Position, SnapshotOptions, Tip,
+    Cluster, FollowError, Follower, Lease, Member, PackStore, Position, SnapshotOptions,
+    SweepOptions, Tip,
 };
 use grip_git::Repositories;
 use grip_store::EventStore;
@@ -108,6 +109,7 @@ struct Joined {
     follower: Follower,
     position: Arc<Position>,
     snapshots: SnapshotOptions,
+    sweeps: SweepOptions,
     /// Connections, and what they asked for.
     front: TaskGroup,
     /// What follows the log.
@@ -173,6 +175,10 @@ impl Joined {
             position,
             snapshots: SnapshotOptions {
                 records: settings.cluster.cluster_snapshot_records,
+                away: settings.cluster.cluster_away,
+            },
+            sweeps: SweepOptions {
+                grace: settings.cluster.cluster_keep_packs,
                 away: settings.cluster.cluster_away,
             },
             front,
@@ -305,7 +311,7 @@ impl Joined {
                     self.store.clone(),
                     self.position,
                     self.follower.applied(),
-                    self.snapshots,
+                    (self.snapshots, self.sweeps),
                 ))
             }
             None => None,
@@ -323,6 +329,9 @@ impl Joined {
             // What a leader has and the log does not would be in no other copy.
             bail!("a store that the log removed is still read; start the node again");
         }
+        if leadership.is_some() && !leave_outdated(&self.repositories, &self.back).await? {
+            bail!("objects that the log removed are still read; start the node again");
+        }
         if let Ended::Aborted { .. } = self.back.shutdown(HANDOVER_GRACE).await {
             bail!("a record of the cluster's log was still being applied; start the node again");
         }
@@ -335,6 +344,14 @@ impl Joined {
         }
         Ok(leadership)
     }
+}
+
+/// Removes objects that were collected and are still on this disk; false if somebody reads them.
+async fn leave_outdated(repositories: &Repositories, group: &TaskGroup) -> anyhow::Result<bool> {
+    let copy = repositories.clone();
+    let leaving = move || copy.leave_outdated();
+    let left = group.spawn_blocking("cluster.apply", leaving).await?;
+    left.context("cannot remove objects that the log removed")
 }
 
 /// Keeps as many packs on this disk as the settings say, for as long as the group lives.

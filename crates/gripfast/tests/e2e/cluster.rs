@@ -23,6 +23,7 @@ mod adoption;
 mod balanced;
 mod cache;
 mod checker;
+mod collection;
 mod failover;
 mod faults;
 mod history;

@@ -7,44 +7,26 @@ use std::{
     path::Path,
 };
 
-use serde::{Deserialize, Serialize};
+use crate::{change_log::StoredPack, disk};
 
-use crate::{change_log::PackFile, disk};
-
-/// A pack in the store of all copies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StoredPack {
-    pub(super) name: String,
-    pub(super) files: Vec<PackFile>,
-}
-
-impl StoredPack {
-    pub(super) fn new(name: &str, files: &[PackFile]) -> Self {
-        Self {
-            name: name.to_owned(),
-            files: files.to_vec(),
-        }
-    }
-
-    fn line(&self) -> io::Result<Vec<u8>> {
-        let mut line = serde_json::to_vec(self)?;
-        line.push(b'\n');
-        Ok(line)
-    }
+fn line(pack: &StoredPack) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(pack)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// The packs of a list, each once.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct StoredPacks(BTreeMap<String, StoredPack>);
+pub(in crate::packs) struct StoredPacks(BTreeMap<String, StoredPack>);
 
 impl StoredPacks {
-    pub(super) fn of(packs: impl Iterator<Item = StoredPack>) -> Self {
+    pub(in crate::packs) fn of(packs: impl Iterator<Item = StoredPack>) -> Self {
         Self(packs.map(|pack| (pack.name.clone(), pack)).collect())
     }
 
     /// Reads a list; one that is not there is empty. A last line that a crash cut short is of a change
     /// that is made again.
-    pub(super) fn read(path: &Path) -> io::Result<Self> {
+    pub(in crate::packs) fn read(path: &Path) -> io::Result<Self> {
         let text = disk::read(path)?.unwrap_or_default();
         let lines = text.split_inclusive(|byte| *byte == b'\n');
         let whole = lines.filter_map(|line| line.strip_suffix(b"\n"));
@@ -56,7 +38,7 @@ impl StoredPacks {
     }
 
     /// Adds a pack to a list, which is made if need be; durable on return.
-    pub(super) fn append(path: &Path, pack: &StoredPack) -> io::Result<()> {
+    pub(in crate::packs) fn append(path: &Path, pack: &StoredPack) -> io::Result<()> {
         let is_new = !path.exists();
         let mut file = OpenOptions::new()
             .create(true)
@@ -74,7 +56,7 @@ impl StoredPacks {
                 file.set_len(whole.map_or(0, |at| at as u64 + 1))?;
             }
         }
-        file.write_all(&pack.line()?)?;
+        file.write_all(&line(pack)?)?;
         file.sync_data()?;
         if is_new {
             disk::sync_parent(path)?;
@@ -83,34 +65,54 @@ impl StoredPacks {
     }
 
     /// Replaces a list.
-    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+    pub(in crate::packs) fn write(&self, path: &Path) -> io::Result<()> {
         let mut text = Vec::new();
         for pack in self.packs() {
-            text.extend(pack.line()?);
+            text.extend(line(pack)?);
         }
         disk::replace(path, &text)
     }
 
-    pub(super) fn packs(&self) -> impl Iterator<Item = &StoredPack> {
+    pub(in crate::packs) fn packs(&self) -> impl Iterator<Item = &StoredPack> {
         self.0.values()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::packs) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(in crate::packs) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(in crate::packs) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Has `added` in the place of `removed`.
+    pub(in crate::packs) fn replace(&mut self, removed: &[String], added: &[StoredPack]) {
+        self.0.retain(|name, _| !removed.contains(name));
+        let added = added.iter().cloned();
+        self.0.extend(added.map(|pack| (pack.name.clone(), pack)));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change_log::PackFile;
 
     fn pack(name: &str) -> StoredPack {
         let file = PackFile {
             extension: "pack".to_owned(),
             size_bytes: 3,
             digest: "aa".to_owned(),
+            generation: 0,
         };
-        StoredPack::new(name, &[file])
+        StoredPack {
+            name: name.to_owned(),
+            files: vec![file],
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use grip_cluster::{Lease, Log, PackStore, Position, SnapshotOptions, Snapshots, Tip};
+use grip_cluster::{
+    Lease, Log, PackStore, Position, SnapshotOptions, Snapshots, SweepOptions, Tip,
+};
 use grip_db::Fence;
 use grip_git::LoggedBy;
 use grip_relay::CommitLog;
@@ -39,7 +41,7 @@ impl Leadership {
         store: EventStore,
         position: Arc<Position>,
         tip: Tip,
-        snapshots: SnapshotOptions,
+        (snapshots, sweeps): (SnapshotOptions, SweepOptions),
     ) -> Self {
         let log = Arc::new(Log::new(&lease, packs.clone(), tip));
         let group = TaskGroup::new("leader");
@@ -68,7 +70,9 @@ impl Leadership {
             group.clone(),
         );
         let stop = group.token();
-        group.spawn("cluster.snapshot", async move { snapshots.run(stop).await });
+        group.spawn("cluster.snapshot", async move {
+            snapshots.run(sweeps, stop).await;
+        });
         Self {
             lease,
             log,

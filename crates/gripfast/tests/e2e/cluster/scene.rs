@@ -76,7 +76,8 @@ impl Cluster {
         Self::start_on_with(packs, count, &[]).await
     }
 
-    async fn start_on_with(packs: Packs, count: usize, env: &[(&str, &str)]) -> Result<Self> {
+    /// The same with further environment variables.
+    pub async fn start_on_with(packs: Packs, count: usize, env: &[(&str, &str)]) -> Result<Self> {
         let server = PostgresServer::durable().await?;
         let mut cluster = Self {
             server,
@@ -165,6 +166,22 @@ impl Cluster {
             Packs::S3(server) => server,
             Packs::Directory(_) => panic!("the packs of this cluster are in a directory"),
         }
+    }
+
+    /// Bytes of all files of packs and snapshots that the nodes share.
+    pub fn stored_bytes(&self) -> Result<u64> {
+        let root = match &self.packs {
+            Packs::Directory(dir) => dir.path().join("packs"),
+            Packs::S3(server) => server.directory().join("packs/packs"),
+        };
+        let mut bytes = 0;
+        for part in std::fs::read_dir(root)? {
+            for file in std::fs::read_dir(part?.path())? {
+                // One that was just removed has none.
+                bytes += file?.metadata().map_or(0, |file| file.len());
+            }
+        }
+        Ok(bytes)
     }
 
     /// An announcement of a project of this service.
