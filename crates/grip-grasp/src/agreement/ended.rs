@@ -12,6 +12,7 @@ use super::settle::announced;
 use crate::{
     Grasp,
     admission::ViewError,
+    enforce::is_hosted,
     error::GraspError,
     grasp::{Core, timestamp},
     incoming::own_identifier,
@@ -87,15 +88,16 @@ impl Core {
             for event in git {
                 let identifiers = self.concerned_by_ending(&event).await?;
                 let _turns = self.turns(identifiers.iter().cloned().collect()).await?;
+                let is_over = expiration(&event).is_some_and(|end| end <= timestamp());
+                // What came in between may have found it unannounced, and removed its repository.
+                let was_hosted = is_over && is_hosted(&event, &self.policy.load());
                 if let Some(addr) = announced(&event)
-                    && self.hosted.status(&addr).is_some()
+                    && (was_hosted || self.hosted.status(&addr).is_some())
                 {
                     self.remember_departure(&addr, &event).await?;
                     fault::point("end.departure_noted");
                 }
-                if event.kind == kinds::STATE
-                    && expiration(&event).is_some_and(|end| end <= timestamp())
-                {
+                if event.kind == kinds::STATE && is_over {
                     // As if its author had deleted it (G01-122).
                     self.commit.roll_back(event.id).await?;
                 } else {

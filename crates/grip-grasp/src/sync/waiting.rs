@@ -73,6 +73,13 @@ impl Grasp {
         Ok(self.core.blocking("grasp.look", look).await??)
     }
 
+    /// Says whether an event is held until its data arrives.
+    pub fn is_held(&self, id: &EventId) -> bool {
+        let purgatory = self.core.purgatory.lock();
+        let waiting = purgatory.find_waiting(id);
+        waiting.is_some_and(|waiting| waiting.is_held())
+    }
+
     /// Gives up a waiting event before its time; false if none of this id waits.
     pub async fn drop_waiting(&self, id: &EventId) -> Result<bool, LookError> {
         Ok(self.core.drop_waiting(id).await?)

@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use grip_grasp::{Millis, RepositoryStatus};
 use grip_nostr::Timestamp;
-use grip_testkit::{Author, events::tag, until};
+use grip_testkit::{Author, events::tag, until, until_true};
 
 use crate::{
     expiry::in_minutes,
@@ -244,6 +244,27 @@ async fn g01_122_an_expired_announcement_ends_its_repository_in_git_too() {
     node.restart().await;
     assert_eq!(node.grasp().repository(&repo), None);
     node.agrees().await;
+}
+
+/// Found by the model: a sweep came first, found the repository unannounced and removed it, and that its
+/// owner had left was not remembered.
+#[tokio::test]
+async fn g01_122_an_expired_announcement_is_a_departure_whatever_sees_it_first() {
+    let scene = Scene::new().await;
+    let older = announce_at(&scene.owner, "x", &[], later(1));
+    scene.node.accepts(&older, "").await;
+    let end = later(3);
+    let ends = vec![tag(["expiration", &end.as_secs().to_string()])];
+    let announcement = scene.owner.announcement_at(SERVICE, "x", ends, later(2));
+    scene.node.accepts(&announcement, "").await;
+    until_true("its time is over", || Timestamp::now() >= end)
+        .await
+        .unwrap();
+    scene.node.grasp().sweep(in_minutes(0)).await;
+    scene.node.grasp().end_expired().await;
+    scene.node.refuses(&older, "left this server").await;
+    assert_eq!(scene.node.grasp().repository(&scene.repo), None);
+    scene.node.agrees().await;
 }
 
 #[tokio::test]

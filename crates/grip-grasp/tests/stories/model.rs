@@ -67,7 +67,7 @@ impl Subject for Node {
         for event in events {
             statuses.push(if self.serves(event) {
                 Status::Served
-            } else if self.holds(event).await {
+            } else if self.grasp().is_held(&event.id) {
                 Status::Held
             } else {
                 Status::Gone
