@@ -15,11 +15,11 @@
 //!
 //! A payer that has nothing yet gets a first part if it is free at all. Who finds none waits for
 //! [`MAX_WAIT`], and may be overtaken by those who need less: what is free does not lie idle. Where a client
-//! waits who has nothing yet, slow uploads of others make room: each holds its part for as long as it takes.
+//! waits who has nothing yet, slow uploads and unread fetches of others make room: each holds its part for as long as its client takes.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};
 
-use grip_tasks::UploadProgress;
+use grip_tasks::MakesRoom;
 use grip_types::{ClientNetwork, Identifier};
 use parking_lot::Mutex;
 use tokio::{
@@ -113,15 +113,18 @@ struct State {
     waiting: usize,
     waiting_payers: HashMap<Payer, u64>,
     /// Bounded by the processes.
-    uploads: Vec<Upload>,
+    transfers: Vec<Transfer>,
+    /// That of the next of them.
+    number: u64,
     refused: u64,
 }
 
-/// An upload that holds a part of the budget.
-struct Upload {
+/// A transfer that holds a part of the budget for as long as its client takes.
+struct Transfer {
+    number: u64,
     payer: Payer,
     identifier: Identifier,
-    progress: Arc<UploadProgress>,
+    room: Arc<dyn MakesRoom>,
 }
 
 /// A part of the budget; dropping it frees it.
@@ -131,8 +134,8 @@ pub(crate) struct MemoryPermit {
     payer: Payer,
     identifier: Identifier,
     bytes: u64,
-    /// That of the upload it is for.
-    progress: Option<Arc<UploadProgress>>,
+    /// The number of the transfer it is for.
+    transfer: Option<u64>,
 }
 
 impl MemoryBudget {
@@ -159,7 +162,7 @@ impl MemoryBudget {
             payer,
             identifier: identifier.clone(),
             bytes,
-            progress: None,
+            transfer: None,
         })
     }
 
@@ -191,16 +194,19 @@ impl MemoryBudget {
         loop {
             let freed = self.freed.notified();
             let is_last = Instant::now() >= deadline;
-            if self.look(payer, identifier, bytes, &mut waiting, is_last)? {
-                return Ok(());
-            }
+            let short = match self.look(payer, identifier, bytes, &mut waiting, is_last)? {
+                Some(short) => short,
+                None => return Ok(()),
+            };
+            // Not under the lock: who makes room frees what it holds, and its client may be at work.
+            make_room(&short);
             // Freed or not, it is time to look again.
             let _ = timeout_at(deadline.min(Instant::now() + LOOK_EVERY), freed).await;
         }
     }
 
     /// Takes `bytes` if they are free; else takes a place among those who wait, unless it is the last
-    /// look.
+    /// look, and returns who might make room.
     fn look(
         self: &Arc<Self>,
         payer: Payer,
@@ -208,10 +214,10 @@ impl MemoryBudget {
         bytes: u64,
         waiting: &mut Option<Waiting>,
         is_last: bool,
-    ) -> Result<bool, MemoryFull> {
+    ) -> Result<Option<Vec<Arc<dyn MakesRoom>>>, MemoryFull> {
         let mut state = self.state.lock();
         let whose = match state.take(self.limit, payer, identifier, bytes) {
-            Ok(()) => return Ok(true),
+            Ok(()) => return Ok(None),
             Err(whose) => whose,
         };
         if is_last || (waiting.is_none() && !state.has_place(&payer)) {
@@ -224,8 +230,16 @@ impl MemoryBudget {
             let budget = Arc::clone(self);
             *waiting = Some(Waiting { budget, payer });
         }
-        state.make_room(whose, payer, identifier);
-        Ok(false)
+        Ok(Some(state.others(whose, payer, identifier)))
+    }
+}
+
+/// Has the slowest of those that are slow make room.
+fn make_room(transfers: &[Arc<dyn MakesRoom>]) {
+    let rates = transfers.iter().map(|it| (it.slow_bytes_per_second(), it));
+    let slow = rates.filter_map(|(rate, it)| Some((rate?, it)));
+    if let Some((_, slowest)) = slow.min_by_key(|(rate, _)| *rate) {
+        slowest.make_room();
     }
 }
 
@@ -280,15 +294,20 @@ impl State {
         Ok(())
     }
 
-    /// Has the slowest upload that is slow make room for a client who has nothing of what is short.
-    fn make_room(&self, whose: Whose, payer: Payer, identifier: &Identifier) {
+    /// The transfers of others that may make room for a client who has nothing of what is short.
+    fn others(
+        &self,
+        whose: Whose,
+        payer: Payer,
+        identifier: &Identifier,
+    ) -> Vec<Arc<dyn MakesRoom>> {
         let has_some = match whose {
             Whose::All => self.payers.contains_key(&payer),
             Whose::Identifier => {
                 let key = (payer, identifier.clone());
                 self.payers_in_identifiers.contains_key(&key)
             }
-            Whose::Payer => return,
+            Whose::Payer => return Vec::new(),
         };
         let may_ask = match payer {
             Payer::Client(_) => !has_some,
@@ -297,18 +316,13 @@ impl State {
             Payer::Fetch | Payer::Maintenance | Payer::Pages => false,
         };
         if !may_ask {
-            return;
+            return Vec::new();
         }
-        let slow = self.uploads.iter().filter(|upload| {
-            let is_of = whose == Whose::All || upload.identifier == *identifier;
-            let is_other = upload.payer != payer || payer == Payer::Unknown;
-            let progress = &upload.progress;
-            is_of && is_other && !progress.is_displaced() && progress.is_slow()
+        let others = self.transfers.iter().filter(|transfer| {
+            let is_of = whose == Whose::All || transfer.identifier == *identifier;
+            is_of && (transfer.payer != payer || payer == Payer::Unknown)
         });
-        let slowest = slow.min_by_key(|upload| upload.progress.bytes_per_second());
-        if let Some(upload) = slowest {
-            upload.progress.displace();
-        }
+        others.map(|transfer| Arc::clone(&transfer.room)).collect()
     }
 
     fn free(&mut self, payer: Payer, identifier: &Identifier, bytes: u64) {
@@ -351,14 +365,18 @@ impl MemoryPermit {
         self.payer
     }
 
-    /// Says for which upload it is, which makes room where others wait and it is slow.
-    pub(crate) fn may_make_room(&mut self, progress: &Arc<UploadProgress>) {
-        self.progress = Some(Arc::clone(progress));
-        self.budget.state.lock().uploads.push(Upload {
+    /// Says for which transfer it is, which makes room where others wait and its client is slow.
+    pub(crate) fn may_make_room(&mut self, room: Arc<dyn MakesRoom>) {
+        let mut state = self.budget.state.lock();
+        let number = state.number;
+        state.number += 1;
+        state.transfers.push(Transfer {
+            number,
             payer: self.payer,
             identifier: self.identifier.clone(),
-            progress: Arc::clone(progress),
+            room,
         });
+        self.transfer = Some(number);
     }
 
     /// The most that the process may take.
@@ -396,9 +414,8 @@ impl Drop for MemoryPermit {
     fn drop(&mut self) {
         let mut state = self.budget.state.lock();
         state.processes -= 1;
-        if let Some(progress) = &self.progress {
-            let is_other = |upload: &Upload| !Arc::ptr_eq(&upload.progress, progress);
-            state.uploads.retain(is_other);
+        if let Some(number) = self.transfer {
+            state.transfers.retain(|other| other.number != number);
         }
         state.free(self.payer, &self.identifier, self.bytes);
         drop(state);
@@ -426,6 +443,7 @@ fn meminfo_total(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use grip_tasks::UploadProgress;
     use grip_types::NetworkPrefixes;
 
     use super::*;
@@ -504,7 +522,7 @@ mod tests {
             let name = identifier(&format!("r{n}"));
             let mut permit = budget.acquire(client(n), &name, 64 * MIB).await.unwrap();
             let progress = Arc::<UploadProgress>::default();
-            permit.may_make_room(&progress);
+            permit.may_make_room(progress.clone());
             all.push(Arc::clone(&progress));
             uploads.push(async move {
                 progress.received(100 * MIB as usize);
@@ -534,7 +552,7 @@ mod tests {
             .await
             .unwrap();
         let progress = Arc::<UploadProgress>::default();
-        slow.may_make_room(&progress);
+        slow.may_make_room(progress.clone());
         progress.waiting();
         let name = identifier("b");
         let first = budget.acquire(client(2), &name, 128 * MIB).await.unwrap();
@@ -547,7 +565,7 @@ mod tests {
         );
         assert!(!progress.is_displaced());
         drop((slow, first));
-        assert!(budget.state.lock().uploads.is_empty());
+        assert!(budget.state.lock().transfers.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -214,7 +214,7 @@ impl Repositories {
             let memory = budget.acquire(caps.payer, identifier, MEMORY_TO_TAKE_IN);
             let mut memory = memory.await?;
             if let Some(progress) = &caps.progress {
-                memory.may_make_room(progress);
+                memory.may_make_room(progress.clone());
             }
             let dir = self.new_quarantine(identifier, rests).await?;
             let command = self.index_pack(&dir, rests);

@@ -11,12 +11,13 @@ use std::{
     path::Path,
     pin::Pin,
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, Stream, future::BoxFuture, stream};
-use grip_tasks::Permit;
+use grip_tasks::{MakesRoom, Permit};
 use grip_types::{Identifier, RepoAddr};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
@@ -61,6 +62,21 @@ impl Repositories {
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
+        self.upload_pack_or_make_room(repo, protocol, payer, body, None)
+    }
+
+    /// As [`Self::upload_pack`], of a fetch that may be ended where others wait for its memory.
+    pub fn upload_pack_or_make_room<B>(
+        &self,
+        repo: &RepoAddr,
+        protocol: Protocol,
+        payer: Payer,
+        body: B,
+        room: Option<Arc<dyn MakesRoom>>,
+    ) -> Result<PackStream, RepoError>
+    where
+        B: AsyncRead + Send + Unpin + 'static,
+    {
         let in_use = self.inner.packs.borrow(&repo.identifier);
         let refs = self.refs(repo)?;
         if repo.is_contributor() && refs.is_empty() {
@@ -80,6 +96,7 @@ impl Repositories {
             repositories: self.clone(),
             repo: repo.clone(),
             protocol,
+            room,
         };
         let state = State::Start(Box::new(start), Box::new(body));
         Ok(Box::pin(stream::try_unfold(state, |state| state.next())))
@@ -123,6 +140,7 @@ struct Start {
     protocol: Protocol,
     payer: Payer,
     memory_bytes: u64,
+    room: Option<Arc<dyn MakesRoom>>,
 }
 
 impl Start {
@@ -160,7 +178,10 @@ impl Start {
         let memory = inner
             .memory
             .acquire(self.payer, &self.repo.identifier, self.memory_bytes);
-        let memory = memory.await.map_err(io::Error::other)?;
+        let mut memory = memory.await.map_err(io::Error::other)?;
+        if let Some(room) = &self.room {
+            memory.may_make_room(Arc::clone(room));
+        }
         if let Some(unshown) = unshown {
             let check = self
                 .repositories

@@ -29,4 +29,4 @@ pub use single_flight::{Flight, Job, Jobs, Refused, SingleFlight};
 pub use spent_bytes::{ByteBudget, SpentBytes};
 pub use tokio::task::JoinError;
 pub use tokio_util::sync::CancellationToken;
-pub use upload_progress::{SLOW_BYTES_PER_SECOND, UploadProgress, WatchedUpload};
+pub use upload_progress::{MakesRoom, SLOW_BYTES_PER_SECOND, UploadProgress, WatchedUpload};

@@ -27,6 +27,14 @@ const WINDOW: usize = 5;
 /// With each of these an upload has to be quicker by as much as at first.
 const STEP: Duration = Duration::from_secs(60);
 
+/// A transfer that can be made to end, so that others have what it holds.
+pub trait MakesRoom: Send + Sync {
+    /// How quick its client is, if so slow that it is to make room; none if it is not.
+    fn slow_bytes_per_second(&self) -> Option<u64>;
+    /// Ends it. False if it goes on.
+    fn make_room(&self) -> bool;
+}
+
 /// The progress of one upload, shared by those who read it and those who may need its place.
 #[derive(Default)]
 pub struct UploadProgress {
@@ -119,6 +127,17 @@ impl UploadProgress {
     /// Resolves when it must make room. Cancel safe.
     pub async fn displaced(&self) {
         self.displaced.cancelled().await;
+    }
+}
+
+impl MakesRoom for UploadProgress {
+    fn slow_bytes_per_second(&self) -> Option<u64> {
+        let may_go = !self.is_displaced() && !self.is_whole() && self.is_slow();
+        may_go.then(|| self.bytes_per_second())
+    }
+
+    fn make_room(&self) -> bool {
+        self.displace()
     }
 }
 

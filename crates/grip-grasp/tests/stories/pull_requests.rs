@@ -169,6 +169,54 @@ async fn bytes_of_pull_requests_are_bounded_by_author_network_and_repository() {
     node.agrees().await;
 }
 
+/// The budget of a network is for what is kept. A node that fails costs nobody anything, and what is broken
+/// off costs its network a part: else anybody could have packs received without end.
+#[tokio::test]
+async fn bytes_of_a_failed_push_are_given_back_and_a_broken_one_costs_a_quarter() {
+    let scene = Scene::new().await;
+    let (node, main) = (&scene.node, &scene.tip);
+    let mib = 1 << 20;
+    let bounds = grip_grasp::PullRequestBytes {
+        per_author: 64 * mib,
+        per_network: 2 * mib,
+        per_repository: 64 * mib,
+    };
+    node.enforce(|policy| policy.pull_request_bytes = bounds)
+        .await;
+    let body = async |seed: u64, id: char| {
+        scene.tree.git(["checkout", "-q", main]).unwrap();
+        let tip = scene.tree.commit_noise_of(seed, 1, 1).unwrap();
+        let name = format!("refs/nostr/{}", id.to_string().repeat(64));
+        let mut body = wire::commands(&[(ZERO, &tip, &name)], wire::CAPABILITIES);
+        body.extend(wire::pack(&scene.tree, &tip, Some(main)).await.unwrap());
+        body
+    };
+    let push =
+        async |from: &str, body: Vec<u8>| node.push_bytes_from(Some(from), &scene.repo, body).await;
+    // The record of a staged upload cannot be written.
+    let repository = node.path_of(&scene.repo);
+    let records = repository.ancestors().nth(2).unwrap().join(".staged");
+    drop(std::fs::remove_dir_all(&records));
+    std::fs::write(&records, "").unwrap();
+    let waiting = node.waiting();
+    for seed in 1..=3 {
+        push("203.0.113.1", body(seed, 'a').await).await.refused("");
+    }
+    assert_eq!(node.waiting(), waiting, "nothing waits for an event");
+    std::fs::remove_file(&records).unwrap();
+    push("203.0.113.1", body(4, 'b').await).await.taken("");
+
+    let whole = body(5, 'c').await;
+    for _ in 0..5 {
+        let broken = whole[..whole.len() - 100].to_vec();
+        push("203.0.113.2", broken).await.refused("");
+    }
+    let told = push("203.0.113.2", whole.clone()).await;
+    told.refused("over quota: pull requests from your network");
+    push("203.0.113.3", whole).await.taken("");
+    node.agrees().await;
+}
+
 /// Events that name a commit that is here need no push: without a bound, a stranger could give a
 /// repository any number of refs.
 #[tokio::test]

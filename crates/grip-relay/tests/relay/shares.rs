@@ -246,3 +246,33 @@ async fn bytes_of_related_events_are_bounded_by_network_with_their_index() {
     let issue = Author::new().event(1_621, &content, &tags, now());
     assert!(node.connect_from("192.0.2.2").publish(&issue).await.0);
 }
+
+/// What is not stored takes no disk: it costs nothing where the node failed or has it, and a part where it
+/// was refused, so that nobody has that done without end.
+#[tokio::test]
+async fn bytes_of_events_that_are_not_stored_are_given_back() {
+    let (_node, mut client, _) = start();
+    let padding = "x".repeat(100_000);
+    let tags: [&[&str]; 1] = [&["alt", &padding]];
+    let list = |content: &str| Author::new().event(10_317, content, &tags, now());
+    for _ in 0..15 {
+        let (accepted, message) = client.publish(&list(FAILING)).await;
+        assert!(!accepted && message.starts_with("error:"), "{message}");
+    }
+    let stored = list("");
+    assert!(client.publish(&stored).await.0);
+    for _ in 0..15 {
+        let (accepted, message) = client.publish(&stored).await;
+        assert!(accepted && message.starts_with("duplicate:"), "{message}");
+    }
+    let mut refused = 0;
+    let message = loop {
+        let (_, message) = client.publish(&list(REFUSED)).await;
+        if !message.starts_with("blocked:") {
+            break message;
+        }
+        refused += 1;
+    };
+    assert!(message.starts_with("rate-limited:"), "{message}");
+    assert!((30..40).contains(&refused), "{refused}");
+}

@@ -8,6 +8,7 @@ use grip_git::{
     Payer,
     upload_request::{Protocol, ReadError, Request as V2},
 };
+use grip_tasks::MakesRoom;
 use grip_types::RepoAddr;
 use http::Response;
 use hyper::body::Incoming;
@@ -116,10 +117,11 @@ async fn pack(
     let repositories = cx.app.web.repositories.clone();
     let payer = cx.network().map_or(Payer::Unknown, Payer::Client);
     let (repo, protocol) = (fetch.repo.clone(), fetch.protocol);
+    let room = Some(Arc::clone(&fetch.rest) as Arc<dyn MakesRoom>);
     let chunks = cx
         .app
         .blocking("upload-pack", move || {
-            repositories.upload_pack(&repo, protocol, payer, body)
+            repositories.upload_pack_or_make_room(&repo, protocol, payer, body, room)
         })
         .await?
         .map_err(unreadable)?;

@@ -166,7 +166,11 @@ where
         loop {
             let frame = match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(frame)) => frame.map_err(io::Error::other),
-                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(None) => {
+                    // What follows is our own time.
+                    self.came(0);
+                    return Poll::Ready(None);
+                }
                 Poll::Pending => {
                     let (due, why) = self.due();
                     self.deadline.as_mut().reset(due);
@@ -360,6 +364,26 @@ mod tests {
             assert!(error.to_string().contains("send it all"), "{error}");
             assert!(after >= PATIENCE.total, "{after:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_after_the_end_of_a_body_makes_no_upload_slow() {
+        let late = futures_util::stream::once(async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok::<_, io::Error>(http_body::Frame::data(Bytes::from(vec![0; 1 << 20])))
+        });
+        let end = futures_util::stream::once(async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok::<_, io::Error>(http_body::Frame::data(Bytes::new()))
+        });
+        let body = futures_util::StreamExt::chain(late, end);
+        let body = http_body_util::StreamBody::new(Box::pin(body));
+        let progress = Arc::<UploadProgress>::default();
+        let mut received = Received::new(body, PATIENCE, Arc::clone(&progress));
+        let mut whole = Vec::new();
+        received.read_to_end(&mut whole).await.unwrap();
+        tokio::time::advance(UploadProgress::GRACE * 10).await;
+        assert!(!progress.is_slow());
     }
 
     #[test]

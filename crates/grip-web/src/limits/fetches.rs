@@ -1,19 +1,21 @@
 //! Fetches under way, and the end of those that nobody reads or asks for to the end.
 //!
 //! A client that asks for a pack and does not read it, or does not send the rest of a long request, keeps
-//! a permit, a git process and its memory for as long as a stall may last. From many addresses that is every permit of a repository. As long as
-//! nobody waits it may; where somebody does, the fetch that has stood still longest is cut.
+//! a permit, a git process and its memory for as long as a stall may last. From many addresses that is every
+//! permit of a repository. As long as nobody waits it may; where somebody does, for a permit or for memory,
+//! the fetch that has stood still longest is cut.
 
 use std::{
     io,
     pin::Pin,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures_util::Stream;
+use grip_tasks::MakesRoom;
 use grip_types::{ClientNetwork, RepoAddr};
 use parking_lot::Mutex;
 use tokio::{
@@ -40,6 +42,9 @@ trait Cut: Send + Sync {
     fn still_since(&self, unlike: Option<ClientNetwork>, of: Option<&RepoAddr>) -> Option<Instant>;
     /// Ends its git and frees its permit, unless its client has gone on since.
     fn cut(&self, still_since: Instant);
+    /// Since when its client has read or sent nothing; none while it is at work. Never waits: who asks may
+    /// be a fetch at work itself.
+    fn still_since_now(&self) -> Option<Instant>;
 }
 
 struct Fetch<S> {
@@ -49,9 +54,34 @@ struct Fetch<S> {
     state: Mutex<State<S>>,
 }
 
-/// Since when the rest of a request is waited for.
+/// Since when the rest of a request is waited for, and the fetch it is for.
 #[derive(Default)]
-pub(crate) struct RequestRest(Mutex<Option<Instant>>);
+pub(crate) struct RequestRest {
+    since: Mutex<Option<Instant>>,
+    fetch: OnceLock<Weak<dyn Cut>>,
+}
+
+impl RequestRest {
+    fn still(&self) -> Option<(Arc<dyn Cut>, Instant)> {
+        let fetch = self.fetch.get()?.upgrade()?;
+        let since = fetch.still_since_now()?;
+        (since.elapsed() >= MAX_PAUSE).then_some((fetch, since))
+    }
+}
+
+impl MakesRoom for RequestRest {
+    fn slow_bytes_per_second(&self) -> Option<u64> {
+        self.still().map(|_| 0)
+    }
+
+    fn make_room(&self) -> bool {
+        let still = self.still();
+        if let Some((fetch, since)) = &still {
+            fetch.cut(*since);
+        }
+        still.is_some()
+    }
+}
 
 impl RequestRest {
     /// A reader of the rest that is watched.
@@ -76,7 +106,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for WatchedRead<R> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.reader).poll_read(cx, buf);
-        let mut since = self.rest.0.lock();
+        let mut since = self.rest.since.lock();
         if read.is_pending() {
             since.get_or_insert_with(Instant::now);
         } else {
@@ -123,6 +153,8 @@ impl Fetches {
         let mut all = self.0.lock();
         all.retain(|fetch| fetch.strong_count() > 0);
         let cut: Weak<dyn Cut> = Arc::downgrade(&fetch) as Weak<dyn Cut>;
+        // Each request is of one fetch.
+        let _ = fetch.request.fetch.set(Weak::clone(&cut));
         all.push(cut);
         FetchStream(fetch)
     }
@@ -157,8 +189,17 @@ impl<S: Send> Cut for Fetch<S> {
         still_since.filter(|_| state.sending.is_some() && is_other && is_of)
     }
 
+    fn still_since_now(&self) -> Option<Instant> {
+        let state = self.state.try_lock()?;
+        let still_since = self.client_since(&state);
+        still_since.filter(|_| state.sending.is_some())
+    }
+
     fn cut(&self, still_since: Instant) {
-        let mut state = self.state.lock();
+        // Who has it at this moment is at work; to wait for that could be to wait for each other.
+        let Some(mut state) = self.state.try_lock() else {
+            return;
+        };
         if self.client_since(&state) != Some(still_since) {
             return;
         }
@@ -174,7 +215,7 @@ impl<S: Send> Cut for Fetch<S> {
 impl<S> Fetch<S> {
     /// Since when its client is waited for.
     fn client_since(&self, state: &State<S>) -> Option<Instant> {
-        state.still_since.or_else(|| *self.request.0.lock())
+        state.still_since.or_else(|| *self.request.since.lock())
     }
 }
 
@@ -294,6 +335,26 @@ mod tests {
         assert!(ask(&limits, 2).await.is_some());
         assert!(began.elapsed() >= MAX_PAUSE - Duration::from_millis(200));
         assert!(slow.next().await.unwrap().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_that_nobody_reads_makes_room_for_memory() {
+        let (limits, bounds, repo) = (Limits::new(&one_fetch()), one_fetch(), repository());
+        let permit = limits.request(Class::Fetch, client(1), Some(&repo), &bounds);
+        let request = Arc::<RequestRest>::default();
+        assert_eq!(request.slow_bytes_per_second(), None, "it has not begun");
+        let rest = Arc::clone(&request);
+        let mut unread = limits.fetch(endless(), permit.unwrap(), None, repo, rest);
+        assert!(unread.next().await.unwrap().is_ok());
+        assert!(!request.make_room(), "it was read a moment ago");
+        tokio::time::advance(MAX_PAUSE).await;
+        assert_eq!(request.slow_bytes_per_second(), Some(0));
+        let at_work = unread.0.state.lock();
+        assert!(!request.make_room(), "its client may be reading now");
+        drop(at_work);
+        assert!(request.make_room());
+        assert!(unread.next().await.unwrap().is_err());
+        assert!(!request.make_room());
     }
 
     #[tokio::test(start_paused = true)]
