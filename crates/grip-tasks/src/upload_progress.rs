@@ -24,8 +24,10 @@ use tokio_util::sync::CancellationToken;
 pub const SLOW_BYTES_PER_SECOND: u64 = 32 << 10;
 /// Seconds over which the rate is taken, and before the end of which no upload is called slow.
 const WINDOW: usize = 5;
-/// With each of these an upload has to be quicker by as much as at first.
+/// With each of these an upload has to be quicker by as much as at first, until it is a quarter of a
+/// mebibyte a second: large pushes of maintainers over a slow line go on.
 const STEP: Duration = Duration::from_secs(60);
+const MAX_STEPS: u64 = 8;
 
 /// A transfer that can be made to end, so that others have what it holds.
 pub trait MakesRoom: Send + Sync {
@@ -94,7 +96,7 @@ impl UploadProgress {
         let mut pace = self.pace.lock();
         pace.advance();
         let waited = pace.waited_now();
-        let steps = 1 + waited.as_secs() / STEP.as_secs();
+        let steps = (1 + waited.as_secs() / STEP.as_secs()).min(MAX_STEPS);
         let least = SLOW_BYTES_PER_SECOND * steps * WINDOW as u64;
         waited >= Self::GRACE && pace.recent_bytes() < least
     }
@@ -266,6 +268,8 @@ mod tests {
         assert!(!progress.is_slow());
         send(&progress, 3 * SLOW, 120).await;
         assert!(progress.is_slow());
+        send(&progress, 8 * SLOW, 3_600).await;
+        assert!(!progress.is_slow());
     }
 
     #[tokio::test(start_paused = true)]
