@@ -244,7 +244,7 @@ options! {
         /// Longest message and longest state event; one with 20,000 refs takes about 1.6 MB.
         relay_max_message_bytes: MemoryBytes = "2 MiB";
         /// Largest event other than a state; at most 5 MiB.
-        relay_max_event_size_bytes: EventBytes = "128 KiB", ngit;
+        relay_max_event_size_bytes: EventBytes = "192 KiB", ngit;
         /// Most open subscriptions of one connection.
         relay_max_subscriptions: Positive = "300", ngit;
         /// Memory for what waits to be sent to relay clients, is subscribed to or half received. One

@@ -345,6 +345,21 @@ mod tests {
         assert_eq!((bound("5000"), bound("0")), (Some(5_000), None));
     }
 
+    /// G01-11
+    #[test]
+    fn events_may_be_as_large_as_for_ngit_grasp_and_never_larger_than_a_message() {
+        let relay = |name: &str, bytes: &str| {
+            let limits = relay(&Fake::default().env(name, bytes).loaded().settings);
+            (limits.event.bytes, limits.message_bytes)
+        };
+        let name = "NGIT_RELAY_MAX_EVENT_SIZE_BYTES";
+        assert_eq!(relay(name, ""), (196_608, 2 << 20));
+        assert_eq!(relay(name, "1 MiB"), (1 << 20, 2 << 20));
+        assert_eq!(relay(name, "5 MiB"), (2 << 20, 2 << 20));
+        let name = "GRIPFAST_RELAY_MAX_MESSAGE_BYTES";
+        assert_eq!(relay(name, "64 KiB"), (64 << 10, 64 << 10));
+    }
+
     /// G08-14, G05-8
     #[test]
     fn what_a_service_does_not_do_it_does_not_advertise() {
