@@ -512,6 +512,38 @@ fn combinations_that_cannot_be_kept_are_refused() {
     assert!(warnings[0].contains("kept in LMDB"), "{warnings:?}");
 }
 
+/// S-4: as ngit-grasp refuses it.
+#[test]
+fn zero_is_no_retention_interval_or_limit() {
+    for name in [
+        "HOLDING_RETENTION_SECS",
+        "HOLDING_CLEANUP_INTERVAL_SECS",
+        "DELETION_REQUEST_RETENTION_UNUSED_SERVED_SECS",
+        "DELETION_REQUEST_RETENTION_UNUSED_UNSERVED_GATING_ADDITIONAL_SECS",
+        "DELETION_REQUEST_RETENTION_USED_SERVED_AFTER_LAST_USED_SECS",
+        "DELETION_REQUEST_RETENTION_USED_UNSERVED_GATING_ADDITIONAL_SECS",
+        "SYNC_RECURSIVE_DESCENDANT_LIMIT",
+        "SYNC_BASE_BACKOFF_SECS",
+        "SYNC_MAX_BACKOFF_SECS",
+        "SYNC_DISCONNECT_CHECK_INTERVAL_SECS",
+        "REJECTED_HOT_CACHE_DURATION_SECS",
+        "REJECTED_COLD_INDEX_EXPIRY_SECS",
+        "NAUGHTY_LIST_EXPIRATION_HOURS",
+        "MAX_CONNECTIONS",
+        "RELAY_MAX_SUBSCRIPTIONS",
+        "RELAY_FILTER_LIMIT",
+    ] {
+        let name = format!("NGIT_{name}");
+        let loaded = env(&name, "0").load();
+        let mistakes = loaded
+            .err()
+            .unwrap_or_else(|| panic!("{name}: 0 is taken"))
+            .0;
+        assert!(mistakes[0].ends_with("`0` is less than 1"), "{mistakes:?}");
+        env(&name, "1").loaded();
+    }
+}
+
 /// S-1, S-3
 #[test]
 fn every_setting_of_ngit_grasp_is_known_and_says_what_it_does_not_do() {
