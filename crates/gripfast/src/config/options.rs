@@ -317,16 +317,16 @@ options! {
         log_format: LogFormat = "text";
         /// Serve `/metrics`.
         metrics_enabled: bool = "true", ngit, live;
-    } no effect yet {
+    } meaningless {
         /// How many repositories have bandwidth series of their own.
-        metrics_top_n_repos: Any = "10", ngit,
-            meaningless("no series carries the name of a repository, because strangers choose those");
+        metrics_top_n_repos: Any = "10", because
+            "no series carries the name of a repository, because strangers choose those", ngit;
         /// Connections from one address from which the metrics count it as suspicious.
-        metrics_connection_per_ip_abuse_threshold: Any = "10", ngit,
-            meaningless("connections of one network are bounded by max_connections_per_ip, and refusals are counted");
+        metrics_connection_per_ip_abuse_threshold: Any = "10", because
+            "connections of one network are bounded by max_connections_per_ip, and refusals are counted", ngit;
         /// Identifiers to which the integrity pass at start is limited.
-        startup_integrity_identifiers: List, ngit,
-            meaningless("the pass at start finishes what a crash cut off, so it looks at every identifier");
+        startup_integrity_identifiers: List, because
+            "the pass at start finishes what a crash cut off, so it looks at every identifier", ngit;
     }
 
     "Archive" in archive: Archiving {

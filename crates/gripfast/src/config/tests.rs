@@ -556,7 +556,13 @@ fn every_setting_of_ngit_grasp_is_known_and_says_what_it_does_not_do() {
                  SYNC_MAX_BACKOFF_SECS SYNC_DISCONNECT_CHECK_INTERVAL_SECS \
                  SYNC_DISABLE_NEGENTROPY SYNC_ALLOW_NON_GLOBAL_TARGETS \
                  REJECTED_HOT_CACHE_DURATION_SECS REJECTED_COLD_INDEX_EXPIRY_SECS \
-                 NAUGHTY_LIST_EXPIRATION_HOURS ARCHIVE_ALL ARCHIVE_WHITELIST \
+                 NAUGHTY_LIST_EXPIRATION_HOURS HOLDING_RETENTION_SECS \
+                 HOLDING_CLEANUP_INTERVAL_SECS DELETION_REQUEST_RETENTION_UNUSED_SERVED_SECS \
+                 DELETION_REQUEST_RETENTION_UNUSED_UNSERVED_GATING_ADDITIONAL_SECS \
+                 DELETION_REQUEST_RETENTION_USED_SERVED_AFTER_LAST_USED_SECS \
+                 DELETION_REQUEST_RETENTION_USED_UNSERVED_GATING_ADDITIONAL_SECS \
+                 DELETION_REQUEST_DISRESPECTOR BLACKLIST_AUTO_RESTORE ARCHIVE_ALL \
+                 ARCHIVE_WHITELIST \
                  ARCHIVE_GRASP_SERVICES ARCHIVE_READ_ONLY GRASP06_ENABLE PRIVATE_MODE \
                  PRIVATE_MEMBERS PRIVATE_PUBLIC_ORIGIN REPOSITORY_WHITELIST REPOSITORY_BLACKLIST \
                  EVENT_BLACKLIST MAX_CONNECTIONS RELAY_MAX_SUBSCRIPTIONS \
@@ -705,7 +711,7 @@ fn the_example_loads_when_every_line_is_switched_on() {
     assert_eq!(loaded.warnings, Vec::<String>::new());
     let is_from_file = |o: &&Opt| matches!(loaded.values[o.key].source, Source::File { .. });
     let from_file = options::all().filter(is_from_file).count();
-    let active = options::all().filter(|o| o.has_effect).count();
+    let active = options::all().filter(|o| o.has_effect()).count();
     assert!(
         from_file + 10 >= active,
         "nearly every active option is in the example"
