@@ -582,6 +582,112 @@ fn every_setting_of_ngit_grasp_is_known_and_says_what_it_does_not_do() {
     assert_eq!(warnings, [expected]);
 }
 
+/// Defaults of ngit-grasp 3.0.10, as the migration guide writes them.
+const DEFAULTS_OF_NGIT_GRASP: &[(&str, &str)] = &[
+    ("domain", "has to be set"),
+    ("base_path", "none"),
+    ("bind_address", "`127.0.0.1:7334`"),
+    ("trusted_proxy_cidrs", "none"),
+    (
+        "relay_owner_nsec",
+        "made once and kept in `.relay-owner.nsec`",
+    ),
+    ("relay_name", "`<domain> grasp relay`"),
+    (
+        "relay_description",
+        "`Git Nostr Relay - a grasp implementation`",
+    ),
+    ("git_data_path", "`./data/git`"),
+    ("relay_data_path", "`./data/relay`"),
+    ("database_backend", "`lmdb`"),
+    ("startup_integrity_identifiers", "none"),
+    ("metrics_enabled", "`true`"),
+    ("metrics_connection_per_ip_abuse_threshold", "`10`"),
+    ("metrics_top_n_repos", "`10`"),
+    ("sync_bootstrap_relay_url", "none"),
+    ("sync_plus_enabled", "`true`"),
+    (
+        "user_index_relays",
+        "`wss://purplepag.es,wss://index.hzrd149.com,wss://indexer.coracle.social`",
+    ),
+    (
+        "sync_plus_fallback_relays",
+        "`wss://relay.ditto.pub,wss://relay.damus.io,wss://nos.lol,wss://relay.primal.net`",
+    ),
+    ("sync_recursive_descendant_limit", "`500`"),
+    ("sync_base_backoff_secs", "`5`"),
+    ("sync_max_backoff_secs", "`3600`"),
+    ("sync_disconnect_check_interval_secs", "`60`"),
+    ("sync_disable_negentropy", "`false`"),
+    ("sync_allow_non_global_targets", "`false`"),
+    ("sync_domain_concurrent", "`5`"),
+    ("sync_domain_rate_limit", "fixed at 60"),
+    ("rejected_hot_cache_duration_secs", "`120`"),
+    ("rejected_cold_index_expiry_secs", "`604800`"),
+    ("naughty_list_expiration_hours", "`12`"),
+    ("holding_retention_secs", "`7776000`"),
+    ("holding_cleanup_interval_secs", "`86400`"),
+    ("deletion_request_retention_unused_served_secs", "`2592000`"),
+    (
+        "deletion_request_retention_unused_unserved_gating_additional_secs",
+        "`15552000`",
+    ),
+    (
+        "deletion_request_retention_used_served_after_last_used_secs",
+        "`23328000`",
+    ),
+    (
+        "deletion_request_retention_used_unserved_gating_additional_secs",
+        "`7776000`",
+    ),
+    ("deletion_request_disrespector", "`false`"),
+    ("archive_all", "`false`"),
+    ("archive_whitelist", "none"),
+    ("archive_grasp_services", "none"),
+    ("archive_read_only", "true where an archive setting is on"),
+    ("grasp06_enable", "`false`"),
+    ("private_mode", "`false`"),
+    ("private_members", "none"),
+    (
+        "private_public_origin",
+        "`https://<domain>`, or `http://…` where the domain is an address or localhost",
+    ),
+    ("repository_whitelist", "none"),
+    ("repository_blacklist", "none"),
+    ("blacklist_auto_restore", "`false`"),
+    ("event_blacklist", "none"),
+    ("max_connections", "unlimited"),
+    ("relay_max_subscriptions", "`500`"),
+    ("relay_max_event_size_bytes", "`192 KiB`"),
+    ("relay_filter_limit", "`500`"),
+    ("log_level", "`info`"),
+];
+
+/// S-1
+#[test]
+fn the_migration_guide_names_every_default_that_differs() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let guide = std::fs::read_to_string(file).unwrap();
+    let (_, guide) = guide.split_once("## Coming from ngit-grasp").unwrap();
+    let (guide, _) = guide.split_once("\n## ").unwrap();
+    let written = guide.lines().filter(|line| line.starts_with("| `"));
+    let expected = DEFAULTS_OF_NGIT_GRASP.iter().filter_map(|(key, theirs)| {
+        let option = find(key).unwrap();
+        let ours = match (option.default, option.derived) {
+            (Some(default), _) => format!("`{default}`"),
+            (None, derived) => derived.unwrap_or("none").to_owned(),
+        };
+        (ours != *theirs).then(|| format!("| `{key}` | {theirs} | {ours} |"))
+    });
+    let (mut written, mut expected) = (
+        written.map(str::to_owned).collect::<Vec<_>>(),
+        expected.collect::<Vec<_>>(),
+    );
+    written.sort();
+    expected.sort();
+    assert_eq!(written, expected);
+}
+
 /// G08-8
 #[test]
 fn the_origin_of_a_private_service_follows_from_its_domain_unless_it_is_given() {
