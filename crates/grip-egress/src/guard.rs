@@ -35,6 +35,8 @@ pub enum Forbidden {
     Name { domain: Domain, special: Special },
     #[error("a redirect leads to {0}, which is only asked directly")]
     Private(Domain),
+    #[error("{0} is a private service (GRASP-08), which a public one asks for nothing")]
+    PrivateService(Domain),
     #[error("a credential is not sent to {0} in plain http, because that is a public host")]
     PlainCredential(Domain),
 }

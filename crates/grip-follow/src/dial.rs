@@ -38,8 +38,7 @@ pub(crate) struct Dialler {
     egress: Egress,
     /// For what the operator configured, which may be inside of his network.
     bootstrap: Egress,
-    /// Set on a private service.
-    private: Option<Arc<PrivatePeers>>,
+    private: Arc<PrivatePeers>,
     permits: Semaphore,
     next: Mutex<Instant>,
     /// Peers of the DHT that the documents name.
@@ -115,11 +114,7 @@ struct Limitation {
 }
 
 impl Dialler {
-    pub(crate) fn new(
-        egress: Egress,
-        bootstrap: Egress,
-        private: Option<Arc<PrivatePeers>>,
-    ) -> Self {
+    pub(crate) fn new(egress: Egress, bootstrap: Egress, private: Arc<PrivatePeers>) -> Self {
         Self {
             egress,
             bootstrap,
@@ -135,11 +130,9 @@ impl Dialler {
         self.egress.check_websocket(&relay.url()).is_ok()
     }
 
-    /// Says whether a clone URL may be asked for its refs. A private service tells nobody what it
-    /// has, except private ones that let it in.
+    /// Says whether a clone URL may be asked for its refs.
     pub(crate) fn may_ask(&self, url: &Url) -> bool {
-        let is_known = |peers: &Arc<PrivatePeers>| peers.is_private(url);
-        self.egress.check(url).is_ok() && self.private.as_ref().is_none_or(is_known)
+        self.egress.check(url).is_ok() && self.private.may_ask(url)
     }
 
     /// Connects. Cancel safe.
@@ -160,20 +153,17 @@ impl Dialler {
         if let Some(document) = &document {
             self.named_peers.note(relay, &document.dht);
         }
-        let keys = match (&self.private, &document) {
-            (None, Some(document)) if document.is_private() => return Err(DialError::Private),
-            (None, _) => None,
-            (Some(peers), document) => {
-                // What said nothing this time may be what it was before.
-                if let Some(document) = document {
-                    peers.note(relay, document.is_private().then(|| document.key()));
-                }
-                if !peers.is_private(&url) {
-                    return Err(DialError::Public);
-                }
-                Some(&peers.keys)
-            }
-        };
+        // What said nothing this time may be what it was before.
+        if let Some(document) = &document {
+            let service = document.is_private().then(|| document.key());
+            self.private.note(relay, service);
+        }
+        let keys = self.private.keys.as_ref();
+        match (keys, self.private.is_private(&url)) {
+            (None, true) => return Err(DialError::Private),
+            (Some(_), false) => return Err(DialError::Public),
+            (None, false) | (Some(_), true) => {}
+        }
         let domain = egress.check_websocket(&url)?;
         let permit = egress.throttle().acquire(&domain, Lane::Api).await?;
         let mut socket = egress.websocket(&url, MAX_MESSAGE_BYTES, permit).await?;

@@ -61,8 +61,8 @@ pub struct Parts {
     pub egress: Egress,
     /// For those that the operator configured.
     pub bootstrap_egress: Egress,
-    /// Set where this service is private itself; a public one never dials those that are (G08-18).
-    pub private: Option<Arc<PrivatePeers>>,
+    /// Which relays are private services, as they are found; a public service never dials them (G08-18).
+    pub private: Arc<PrivatePeers>,
     pub options: Options,
     /// The key of this service, by which relays that ask know it (G02-30).
     pub keys: Keys,
@@ -94,7 +94,11 @@ impl Follow {
             group: parts.group.clone(),
         };
         let shared = Arc::new(Shared {
-            dialler: Dialler::new(parts.egress, parts.bootstrap_egress, parts.private.clone()),
+            dialler: Dialler::new(
+                parts.egress,
+                parts.bootstrap_egress,
+                Arc::clone(&parts.private),
+            ),
             private: parts.private,
             options: parts.options,
             intake: Arc::new(intake),
@@ -172,9 +176,7 @@ async fn look_for_ever(shared: Arc<Shared>) {
             Ok((plans, revisions)) => {
                 judge_again(&shared, &revisions, &known).await;
                 known = revisions;
-                if let Some(peers) = &shared.private {
-                    peers.set_plans(&plans);
-                }
+                shared.private.set_plans(&plans);
                 assign(&shared, &mut workers, plans);
             }
             Err(error) => tracing::warn!(error = &*error, "failed to look for relays to follow"),

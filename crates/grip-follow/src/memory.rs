@@ -29,6 +29,8 @@ const LIFETIME_MS: i64 = 30 * 86_400_000;
 pub(crate) struct Memory {
     pub(crate) progress: Progress,
     pub(crate) health: Health,
+    /// It is a private service, and this one is public: it is not asked again for hours, nor for git.
+    pub(crate) is_private: bool,
 }
 
 /// The rows of this node.

@@ -1,4 +1,5 @@
-//! Private services among the followed relays (GRASP-08), as a private service sees them.
+//! Private services among the followed relays (GRASP-08): a private service exchanges with them alone, a
+//! public one leaves them alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +13,10 @@ use crate::{
     plan::{Class, Plan},
 };
 
-/// The key of this service, and the private services that it has found.
+/// The private services that this one has found, and the key by which it gets in.
 pub struct PrivatePeers {
-    pub(crate) keys: Keys,
+    /// Set where this service is private itself.
+    pub(crate) keys: Option<Keys>,
     found: Mutex<Found>,
 }
 
@@ -28,12 +30,26 @@ struct Found {
 }
 
 impl PrivatePeers {
-    /// Nothing is found yet by the service with these keys.
-    pub fn new(keys: Keys) -> Self {
+    /// Nothing is found yet; the service with these keys is private.
+    pub fn of_private(keys: Keys) -> Self {
         Self {
-            keys,
+            keys: Some(keys),
             found: Mutex::default(),
         }
+    }
+
+    /// Nothing is found yet by a public service.
+    pub fn of_public() -> Self {
+        Self {
+            keys: None,
+            found: Mutex::default(),
+        }
+    }
+
+    /// Says whether git may be asked for at `url`: a private service tells nobody what it has, except
+    /// private ones, and a public one asks those for nothing (G08-16, G08-18).
+    pub fn may_ask(&self, url: &Url) -> bool {
+        self.is_private(url) == self.keys.is_some()
     }
 
     /// Keys of the services that served announcements name (G08-13).
@@ -88,7 +104,7 @@ mod tests {
     /// G08-13, G08-16
     #[test]
     fn keys_count_while_a_served_announcement_names_their_relay() {
-        let peers = PrivatePeers::new(Keys::generate());
+        let peers = PrivatePeers::of_private(Keys::generate());
         let key = Keys::generate().public_key();
         let relay = RelayUrl::parse("wss://git.example:8443").unwrap();
         peers.note(&relay, Some(Some(key)));
@@ -114,5 +130,21 @@ mod tests {
         peers.set_plans::<Arc<Plan>>(&BTreeMap::new());
         assert!(peers.members().is_empty());
         assert!(!is_private("https://git.example:8443/x.git"));
+    }
+
+    #[test]
+    fn a_service_asks_its_own_kind_for_git() {
+        let relay = RelayUrl::parse("wss://git.example").unwrap();
+        let [private, public] = ["git.example", "other.example"]
+            .map(|host| Url::parse(&format!("https://{host}/x.git")).unwrap());
+        let peers = PrivatePeers::of_public();
+        assert!(peers.may_ask(&private), "nothing is known of it yet");
+        peers.note(&relay, Some(None));
+        assert!(!peers.may_ask(&private) && peers.may_ask(&public));
+        peers.note(&relay, None);
+        assert!(peers.may_ask(&private), "it has become a public one");
+        let peers = PrivatePeers::of_private(Keys::generate());
+        peers.note(&relay, Some(None));
+        assert!(peers.may_ask(&private) && !peers.may_ask(&public));
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
 use crate::{
     Options, PrivatePeers, RelayUrl, RemoteRefs,
     connection::{Connection, Ending},
-    dial::Dialler,
+    dial::{DialError, Dialler},
     health::Loss,
     intake::Intake,
     memory::{Memories, Memory},
@@ -31,8 +31,7 @@ use crate::{
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) dialler: Dialler,
-    /// Set where this service is private.
-    pub(crate) private: Option<Arc<PrivatePeers>>,
+    pub(crate) private: Arc<PrivatePeers>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) memories: Memories,
     pub(crate) board: Board,
@@ -62,6 +61,9 @@ impl Worker {
         mut plans: watch::Receiver<Arc<Plan>>,
     ) {
         let memory = shared.memories.load(&relay).await;
+        if memory.is_private {
+            shared.private.note(&relay, Some(None));
+        }
         let mut worker = Self {
             shared,
             relay,
@@ -119,6 +121,7 @@ impl Worker {
                     unix: unix(),
                 };
                 self.memory.health.connected(now.unix);
+                self.memory.is_private = false;
                 self.report.last_error = None;
                 let plan = Arc::clone(&plans.borrow());
                 let progress = std::mem::take(&mut self.memory.progress);
@@ -131,6 +134,7 @@ impl Worker {
             Err(error) => error,
         };
         shared.board.dials_failed.fetch_add(1, Ordering::Relaxed);
+        self.memory.is_private |= matches!(error, DialError::Private);
         let text = grip_types::ErrorChain(&error).to_string();
         tracing::debug!(relay = %self.relay, error = text, "failed to dial relay");
         match error.loss() {

@@ -34,6 +34,15 @@ impl Members {
     pub fn contains(&self, key: &PublicKey) -> bool {
         self.0.borrow().contains(key)
     }
+
+    /// Resolves once `key` is no member's any more. Cancel safe.
+    pub async fn revoked(&self, key: &PublicKey) {
+        let mut keys = self.0.clone();
+        if keys.wait_for(|keys| !keys.contains(key)).await.is_err() {
+            // The owner of the list has ended, and the node ends too.
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// What a private relay asks of its clients.

@@ -142,7 +142,7 @@ impl Default for Limits {
                 tags: 25_000,
             },
             event: EventLimits {
-                bytes: 128 << 10,
+                bytes: 192 << 10,
                 tags: 2_000,
             },
             references: 500,

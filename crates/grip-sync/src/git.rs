@@ -76,6 +76,9 @@ impl Default for GitOptions {
 /// Makes the credential for a clone URL; none where its host is shown none.
 pub type Credentials = Arc<dyn Fn(&Url) -> Option<Bearer> + Send + Sync>;
 
+/// Says which clone URLs lead to private services, which a public one leaves alone.
+pub type LeftAlone = Arc<dyn Fn(&Url) -> bool + Send + Sync>;
+
 /// Fetches over the one way out into the repositories. Cheap to clone; clones know the same.
 #[derive(Clone)]
 pub struct GitFetch {
@@ -83,6 +86,7 @@ pub struct GitFetch {
     repositories: Repositories,
     options: GitOptions,
     credentials: Credentials,
+    left_alone: LeftAlone,
     knowledge: Arc<Mutex<Negotiations>>,
     floor: Arc<FreeSpace>,
 }
@@ -94,6 +98,7 @@ impl GitFetch {
             repositories,
             options,
             credentials: Arc::new(|_| None),
+            left_alone: Arc::new(|_| false),
             knowledge: Arc::default(),
             floor: Arc::new(FreeSpace::new(options.min_free_bytes)),
         }
@@ -102,6 +107,12 @@ impl GitFetch {
     /// Shows what `credentials` makes for a clone URL to its host, and to no other.
     pub fn with_credentials(mut self, credentials: Credentials) -> Self {
         self.credentials = credentials;
+        self
+    }
+
+    /// Asks nothing of what `left_alone` names at the moment of a request.
+    pub fn leaving_alone(mut self, left_alone: LeftAlone) -> Self {
+        self.left_alone = left_alone;
         self
     }
 
@@ -184,6 +195,10 @@ impl GitFetch {
         permit: Permit,
         meter: &'a Meter,
     ) -> Result<Metered<'a, grip_egress::Body>, FetchError> {
+        if let Err(forbidden) = self.check(url) {
+            permit.unused();
+            return Err(FetchError::Forbidden(forbidden));
+        }
         let policy = RequestPolicy {
             bearer: (self.credentials)(url),
             ..RequestPolicy::default()
@@ -274,7 +289,11 @@ impl GitFetch {
 
 impl Fetch for GitFetch {
     fn check(&self, url: &Url) -> Result<(), Forbidden> {
-        self.egress.check(url).map(drop)
+        let domain = self.egress.check(url)?;
+        if (self.left_alone)(url) {
+            return Err(Forbidden::PrivateService(domain));
+        }
+        Ok(())
     }
 
     async fn fetch(&self, job: Job<'_>, permit: Permit) -> Result<Fetched, FetchError> {

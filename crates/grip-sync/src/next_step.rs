@@ -38,6 +38,9 @@ pub(crate) fn of_forbidden(forbidden: &Forbidden) -> &'static str {
         Forbidden::Scheme(_) => {
             "announce an https clone URL; sync_schemes names those that are fetched"
         }
+        Forbidden::PrivateService(_) => {
+            "push the data here, or announce a clone URL at a public host"
+        }
         _ => URL,
     }
 }

@@ -1,8 +1,15 @@
 //! A relay that says what a test tells it to.
 
+mod flood;
 mod mute;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use anyhow::{Context as _, Result};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -23,35 +30,51 @@ pub struct FakeRelay {
     address: std::net::SocketAddr,
     heard: Arc<Mutex<Vec<Value>>>,
     connected: Arc<Mutex<Vec<Instant>>>,
+    flooded: Arc<AtomicU64>,
     _tasks: JoinSet<()>,
+}
+
+/// What is made of a connection.
+#[derive(Clone)]
+enum Behaviour {
+    Scripted(Script),
+    Mute,
+    /// Sends an event without end.
+    Flood(Arc<Value>),
 }
 
 impl FakeRelay {
     /// Listens on a loopback address such as `127.0.0.9`.
     pub async fn start(address: &str, script: Script) -> Result<Self> {
-        Self::speaking(address, Some(script)).await
+        Self::behaving(address, Behaviour::Scripted(script)).await
     }
 
     /// One that takes connections and then says nothing on them, not even a pong. A ping that comes is
     /// heard as `["PING"]`.
     pub async fn mute(address: &str) -> Result<Self> {
-        Self::speaking(address, None).await
+        Self::behaving(address, Behaviour::Mute).await
     }
 
-    async fn speaking(address: &str, script: Option<Script>) -> Result<Self> {
+    /// One that sends `event` without end to whoever asks for anything, and hears nothing more.
+    pub async fn flooding(address: &str, event: Value) -> Result<Self> {
+        Self::behaving(address, Behaviour::Flood(Arc::new(event))).await
+    }
+
+    async fn behaving(address: &str, behaviour: Behaviour) -> Result<Self> {
         let listener = TcpListener::bind((address, 0)).await?;
         let address = listener.local_addr()?;
-        let (heard, connected) = (Arc::default(), Arc::default());
+        let (heard, connected, flooded) = (Arc::default(), Arc::default(), Arc::default());
         let mut tasks = JoinSet::new();
         let (hearing, connecting) = (Arc::clone(&heard), Arc::clone(&connected));
+        let flooding = Arc::clone(&flooded);
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let (heard, connected) = (Arc::clone(&hearing), Arc::clone(&connecting));
-                let script = script.clone();
+                let (behaviour, flooded) = (behaviour.clone(), Arc::clone(&flooding));
                 connections.spawn(async move {
                     // A client that leaves in the middle is no failure of the test.
-                    let _ = serve(stream, script.as_ref(), &heard, &connected).await;
+                    let _ = serve(stream, &behaviour, &heard, &connected, &flooded).await;
                 });
             }
         });
@@ -59,6 +82,7 @@ impl FakeRelay {
             address,
             heard,
             connected,
+            flooded,
             _tasks: tasks,
         })
     }
@@ -71,6 +95,11 @@ impl FakeRelay {
 
     pub fn url(&self) -> String {
         format!("ws://{}", self.address)
+    }
+
+    /// What a flood has sent so far.
+    pub fn flooded_bytes(&self) -> u64 {
+        self.flooded.load(Ordering::Relaxed)
     }
 
     /// When each websocket was opened.
@@ -86,9 +115,10 @@ impl FakeRelay {
 
 async fn serve(
     stream: TcpStream,
-    script: Option<&Script>,
+    behaviour: &Behaviour,
     heard: &Mutex<Vec<Value>>,
     connected: &Mutex<Vec<Instant>>,
+    flooded: &AtomicU64,
 ) -> Result<()> {
     let mut head = [0; 2048];
     let read = stream.peek(&mut head).await?;
@@ -101,8 +131,10 @@ async fn serve(
     }
     let mut socket = tokio_tungstenite::accept_async(stream).await?;
     connected.lock().push(Instant::now());
-    let Some(script) = script else {
-        return mute::listen(socket.into_inner(), heard).await;
+    let script = match behaviour {
+        Behaviour::Scripted(script) => script,
+        Behaviour::Mute => return mute::listen(socket.into_inner(), heard).await,
+        Behaviour::Flood(event) => return flood::send(socket, event, flooded).await,
     };
     while let Some(message) = socket.next().await {
         let Message::Text(text) = message? else {

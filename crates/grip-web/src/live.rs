@@ -4,12 +4,13 @@
 //! differs from the last is sent. Who takes it slowly misses what was in between, never the latest.
 //! Pages are complete without it.
 //!
-//! Invariant: a stream ends when the node stops, and after [`LASTS`] in any case; browsers come back.
+//! Invariant: a stream ends when the node stops, when its reader is struck off the members of a private
+//! service, and after [`LASTS`] in any case; browsers come back.
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http::{HeaderName, StatusCode, header};
 use tokio::{
     sync::{Notify, watch},
@@ -22,6 +23,7 @@ use crate::{
     error::WebError,
     limits::Class,
     pages::{self, Frame},
+    private,
     request_context::{HttpResult, RequestContext},
     respond::{self, WithHeader as _},
 };
@@ -156,6 +158,7 @@ pub(crate) fn events(cx: &RequestContext<'_>) -> HttpResult {
         let next = follower.next().await?;
         Some((Ok::<_, io::Error>(next), follower))
     });
+    let events = events.take_until(Box::pin(private::revoked(cx)));
     let mut response = respond::typed(StatusCode::OK, "text/event-stream", Body::stream(events))
         .with(header::CACHE_CONTROL, "no-store")
         .with(HeaderName::from_static("x-accel-buffering"), "no");

@@ -45,12 +45,36 @@ pub(crate) fn is_member(cx: &RequestContext<'_>) -> bool {
     if cx.is_operator() {
         return true;
     }
+    let key = proved_key(cx, private);
+    // Last, so that the time of an answer does not tell who is a member.
+    key.is_some_and(|key| private.access.members.contains(&key))
+}
+
+/// Resolves once a client that was let in has to go: its key is no member's any more (G08-21). Never for
+/// the operator, or where the service is public.
+pub(crate) fn revoked(cx: &RequestContext<'_>) -> impl Future<Output = ()> + Send + use<> {
+    let private = cx.settings.private.as_ref();
+    let private = private.filter(|_| !cx.is_operator());
+    let member = private.map(|private| {
+        let members = private.access.members.clone();
+        (members, proved_key(cx, private))
+    });
+    async move {
+        match member {
+            None => std::future::pending().await,
+            Some((members, Some(key))) => members.revoked(&key).await,
+            // Its proof was as old as it may be when it was let in.
+            Some((_, None)) => {}
+        }
+    }
+}
+
+/// The key that a request proves for what it asks for.
+fn proved_key(cx: &RequestContext<'_>, private: &Private) -> Option<PublicKey> {
     let base = cx.settings.service.base();
     let path = routes::proof_path(cx.head.uri.path(), base);
     let url = format!("{}{path}", private.origin);
-    let key = prove(cx.headers(), &url, admin::now());
-    // Last, so that the time of an answer does not tell who is a member.
-    key.is_some_and(|key| private.access.members.contains(&key))
+    prove(cx.headers(), &url, admin::now())
 }
 
 /// The key that a request proves, for `url` and now (G08-7).

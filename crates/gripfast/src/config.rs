@@ -24,7 +24,9 @@ pub(crate) mod tests;
 
 pub(crate) use self::{
     environment::{Environment, ProcessEnvironment},
-    kinds::{DatabasePlace, LogFormat, Shape, Watched, node_name as parse_node_name},
+    kinds::{
+        DatabasePlace, LogFormat, MAX_EVENT_BYTES, Shape, Watched, node_name as parse_node_name,
+    },
     load::{Flags, Loaded, load},
     option::Opt,
     options::Settings,

@@ -1,6 +1,6 @@
 //! User-index relays: asked for the identity of one key, which is published to them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use grip_egress::{Egress, Socket, WebSocket};
@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::KINDS;
 use crate::{
-    RelayUrl,
+    PrivatePeers, RelayUrl,
     dial::{DialError, Dialler},
 };
 
@@ -63,8 +63,9 @@ pub(super) struct IndexRelays {
 
 impl IndexRelays {
     pub(super) fn new(egress: Egress) -> Self {
+        let private = Arc::new(PrivatePeers::of_public());
         Self {
-            dialler: Dialler::new(egress.clone(), egress, None),
+            dialler: Dialler::new(egress.clone(), egress, private),
         }
     }
 

@@ -193,7 +193,7 @@ async fn relay_8_a_state_of_20000_refs_fits_and_other_kinds_have_tighter_bounds(
         client
             .refused(&long, "invalid:")
             .await
-            .contains("at most 131072 bytes")
+            .contains("at most 196608 bytes")
     );
     let huge = author.note(&"x".repeat(3 << 20));
     assert!(

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use anyhow::{Context as _, Result, ensure};
 use grip_nostr::PublicKey;
 use grip_relay::{Access, Members};
-use grip_testkit::{Author, Response, WorkTree, events::tag};
+use grip_testkit::{Author, Response, WorkTree, events::tag, http::request};
 use grip_web::Private;
 use serde_json::json;
 use tokio::sync::watch;
@@ -259,6 +259,38 @@ async fn a_proof_of_a_foreign_key_or_for_another_repository_is_refused() -> Resu
     service.members.send_replace(Arc::default());
     let answer = service.get_as(member, &refs, &root).await?;
     ensure!(answer.status == 401, "{answer:?}");
+    Ok(())
+}
+
+/// G08-21: parts of pages that keep up with the node, too.
+#[tokio::test]
+async fn a_stream_ends_when_its_reader_is_struck_off() -> Result<()> {
+    let service = Service::start().await?;
+    let (path, other) = ("/live/purgatory", Author::new());
+    let url = format!("http://{}{path}", service.node.addr);
+    let keys = [&service.member, &other].map(Author::pubkey);
+    service.members.send_replace(Arc::new(keys.into()));
+    let mut streams = Vec::new();
+    for author in [&service.member, &other] {
+        let mut stream = service.node.open().await?;
+        let proof = author.authorization(&url);
+        let headers = [("authorization", proof.as_str())];
+        stream.send(&request("GET", path, &headers, b"")).await?;
+        stream.until_text("xyzzy-held").await?;
+        streams.push(stream);
+    }
+    service.members.send_replace(Arc::new([keys[1]].into()));
+    let rest = streams[0].until_text("0\r\n\r\n").await?;
+    // Who is a member as before reads on.
+    let mut relay = service.node.relay().await?;
+    let url = format!("ws://{}", service.node.addr);
+    ensure!(relay.log_in(&other, &url).await?.accepted);
+    let authority = service.node.authority();
+    relay
+        .publish_ok(&other.announcement(&authority, "xyzzy-later", vec![]))
+        .await?;
+    streams[1].until_text("xyzzy-later").await?;
+    ensure!(!rest.contains("xyzzy-later"), "{rest}");
     Ok(())
 }
 

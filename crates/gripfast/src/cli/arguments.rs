@@ -157,8 +157,7 @@ fn argument(option: &'static Opt) -> Arg {
     let (first, _) = help.split_once(". ").unwrap_or((help, ""));
     let idle = match option.meaningless {
         Some(_) => " (no meaning here)",
-        None if option.has_effect => "",
-        None => " (no effect yet)",
+        None => "",
     };
     let note = match option.default.or(option.derived) {
         Some(text) => format!("{idle} [default: {}]", text.replace('`', "")),

@@ -102,13 +102,10 @@ fn shown(option: &Opt, loaded: &Loaded) -> Option<String> {
 fn as_table(loaded: &Loaded) -> String {
     let mut out = String::new();
     for group in GROUPS {
-        let options = group.options.iter().filter(|o| o.has_effect).collect();
+        let options = group.options.iter().filter(|o| o.has_effect()).collect();
         section(&mut out, group.title, loaded, options);
     }
-    let is_idle = |o: &&Opt| !o.has_effect && o.meaningless.is_none();
-    let idle = options::all().filter(is_idle).collect();
-    section(&mut out, "Accepted, has no effect yet", loaded, idle);
-    let meaningless = options::all().filter(|o| o.meaningless.is_some());
+    let meaningless = options::all().filter(|o| !o.has_effect());
     let meaningless = meaningless.collect();
     section(
         &mut out,

@@ -69,8 +69,7 @@ fn markdown_entry(option: &Opt) -> String {
     let live = if option.live { " · live" } else { "" };
     let note = match option.meaningless {
         Some(why) => format!("**Accepted, means nothing here:** {why}. "),
-        None if option.has_effect => String::new(),
-        None => "**Accepted, has no effect yet.** ".to_owned(),
+        None => String::new(),
     };
     format!(
         "\n### `{key}`\n\n{note}{help}\n\n`--{flag}` · {names} · {kind} · default: {default}{live}\n"
@@ -88,7 +87,7 @@ pub(crate) fn example() -> String {
         // A secret is better not written into a file that others may read.
         let is_secret = |o: &Opt| matches!(o.shape, Shape::Secret | Shape::SecretList);
         let shown = group.options.iter();
-        let shown = shown.filter(|o| o.has_effect && !is_secret(o));
+        let shown = shown.filter(|o| o.has_effect() && !is_secret(o));
         if shown.clone().next().is_some() {
             let _ = write!(out, "\n# --- {} ---\n", group.title);
         }

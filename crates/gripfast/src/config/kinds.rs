@@ -171,9 +171,10 @@ kinds! {
     MemoryBytes => usize: Size, "SIZE", "size, such as `500 MB` or `2 GiB`", |text: &str| {
         bytes(text).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
     };
-    EventBytes => usize: Size, "SIZE", "size up to `5 MiB`", |text: &str| match bytes(text)? {
-        bytes if bytes > MAX_EVENT_BYTES => Err("is more than 5 MiB".into()),
-        bytes => Ok(usize::try_from(bytes).unwrap_or(usize::MAX)),
+    EventBytes => usize: Size, "SIZE", "size up to `5 MiB`", |text: &str| {
+        let bytes = usize::try_from(bytes(text)?).ok();
+        let bytes = bytes.filter(|bytes| *bytes <= MAX_EVENT_BYTES);
+        bytes.ok_or_else(|| "is more than 5 MiB".into())
     };
     Origin => String: Text, "ORIGIN", "`https://host` or `http://host:port`", origin;
     Duration => Duration: Text, "DURATION", "duration, such as `500ms` or `5s`", duration;
@@ -344,7 +345,7 @@ pub(crate) struct HostLimit {
 }
 
 /// The largest event that ngit-grasp can be told to take.
-const MAX_EVENT_BYTES: u64 = 5 << 20;
+pub(crate) const MAX_EVENT_BYTES: usize = 5 << 20;
 
 /// The items of a list.
 fn items(text: &str) -> impl Iterator<Item = String> {

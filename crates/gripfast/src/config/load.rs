@@ -70,7 +70,7 @@ impl Loaded {
                 "key": option.key,
                 "value": value.text.as_deref().map(|text| option.shown(text)),
                 "source": value.source,
-                "has_effect": option.has_effect,
+                "has_effect": option.has_effect(),
                 "live": option.live,
             })
         });
@@ -327,12 +327,12 @@ impl Loader {
         for (key, value) in &self.given {
             let option = find(key).expect("only keys of options are collected");
             let is_changed = option.default.is_none() || value.text.as_deref() != option.default;
-            if !option.has_effect && is_changed {
+            if let Some(why) = option.meaningless
+                && is_changed
+            {
                 let source = &value.source;
-                self.notes.warnings.push(match option.meaningless {
-                    Some(why) => format!("{source}: {key} means nothing here: {why}"),
-                    None => format!("{source}: {key} is accepted but has no effect yet"),
-                });
+                let warning = format!("{source}: {key} means nothing here: {why}");
+                self.notes.warnings.push(warning);
             }
         }
     }

@@ -23,9 +23,7 @@ pub(crate) struct Opt {
     pub(crate) example: Option<&'static str>,
     /// Whether SIGHUP is enough for a change.
     pub(crate) live: bool,
-    /// Whether it does something in this version; else it is known and checked only.
-    pub(crate) has_effect: bool,
-    /// Why it cannot do anything here, whatever the version.
+    /// Why it cannot do anything here, and is known and checked only.
     pub(crate) meaningless: Option<&'static str>,
     /// Whether ngit-grasp has it, so that `NGIT_…` is read too.
     pub(super) ngit: bool,
@@ -37,7 +35,7 @@ pub(crate) struct Opt {
 
 impl Opt {
     /// An option without a default that needs a restart; what the table notes is set over this.
-    pub(super) const fn new<K: Kind>(key: &'static str, help: &'static str, effect: bool) -> Self {
+    pub(super) const fn new<K: Kind>(key: &'static str, help: &'static str) -> Self {
         Self {
             key,
             help,
@@ -49,12 +47,16 @@ impl Opt {
             derived: None,
             example: None,
             live: false,
-            has_effect: effect,
             meaningless: None,
             ngit: false,
             env_alias: None,
             common: false,
         }
+    }
+
+    /// Whether it does something.
+    pub(crate) fn has_effect(&self) -> bool {
+        self.meaningless.is_none()
     }
 
     /// Sentences that explain it; the first is what `-h` shows.
@@ -111,7 +113,8 @@ fn without_password(text: &str) -> String {
 
 /// Declares the options by group, the struct of each group's values, and [`Settings`] over all of
 /// them: the doc comment of a field is its help, its type a [`Kind`], and what follows the default
-/// are fields of [`Opt`]. Options without effect have no field: they are checked and shown only.
+/// are fields of [`Opt`]. Options that mean nothing here have no field: they are checked and shown only,
+/// with the reason.
 ///
 /// [`Settings`]: super::Settings
 macro_rules! options {
@@ -120,9 +123,10 @@ macro_rules! options {
             $($(#[doc = $help:literal])+ $key:ident: $kind:ty $(= $default:literal)?
                 $(, $note:ident $(($arg:expr))?)*;)+
         })?
-        $(no effect yet {
+        $(meaningless {
             $($(#[doc = $idle_help:literal])+ $idle_key:ident: $idle_kind:ty
-                $(= $idle_default:literal)? $(, $idle_note:ident $(($idle_arg:expr))?)*;)+
+                $(= $idle_default:literal)?, because $why:literal
+                $(, $idle_note:ident $(($idle_arg:expr))?)*;)+
         })?
     )+) => {
         $($(
@@ -136,9 +140,9 @@ macro_rules! options {
         pub(crate) static GROUPS: &[Group] = &[$(Group {
             title: $title,
             options: &[
-                $($(options!(@option $kind, $key, [$($help)+], true $(, default($default))?
+                $($(options!(@option $kind, $key, [$($help)+] $(, default($default))?
                     $(, $note $(($arg))?)*),)+)?
-                $($(options!(@option $idle_kind, $idle_key, [$($idle_help)+], false
+                $($(options!(@option $idle_kind, $idle_key, [$($idle_help)+], meaningless($why)
                     $(, default($idle_default))? $(, $idle_note $(($idle_arg))?)*),)+)?
             ],
         }),+];
@@ -158,11 +162,11 @@ macro_rules! options {
             }
         }
     };
-    (@option $kind:ty, $key:ident, [$($help:literal)+], $effect:literal
+    (@option $kind:ty, $key:ident, [$($help:literal)+]
         $(, $note:ident $(($arg:expr))?)*) => {
         Opt {
             $($note: options!(@value $($arg)?),)*
-            ..Opt::new::<$kind>(stringify!($key), concat!($($help),+), $effect)
+            ..Opt::new::<$kind>(stringify!($key), concat!($($help),+))
         }
     };
     (@value) => { true };

@@ -176,21 +176,21 @@ options! {
     "Deletion" in deletion: Deletion {
         /// How long events and repositories are kept unseen that were deleted or left out by a list;
         /// an owner who announces a repository again gets them back. What vanishes (NIP-62) is not kept.
-        holding_retention_secs: Count<u64, 0> = "7776000", ngit;
+        holding_retention_secs: Count<u64, 1> = "7776000", ngit;
         /// How often what was kept long enough is looked for, held events, archived repositories and
         /// deletion requests.
         holding_cleanup_interval_secs: Count<u64, 1> = "86400", ngit;
         /// How long a deletion request is served that has deleted and refused nothing, from when it
         /// came.
-        deletion_request_retention_unused_served_secs: Count<u64, 0> = "2592000", ngit;
+        deletion_request_retention_unused_served_secs: Count<u64, 1> = "2592000", ngit;
         /// How much longer it refuses what it names, without being served.
-        deletion_request_retention_unused_unserved_gating_additional_secs: Count<u64, 0>
+        deletion_request_retention_unused_unserved_gating_additional_secs: Count<u64, 1>
             = "15552000", ngit;
         /// How long a deletion request is served after it deleted or refused something for the last
         /// time.
-        deletion_request_retention_used_served_after_last_used_secs: Count<u64, 0> = "23328000", ngit;
+        deletion_request_retention_used_served_after_last_used_secs: Count<u64, 1> = "23328000", ngit;
         /// How much longer it refuses what it names, without being served.
-        deletion_request_retention_used_unserved_gating_additional_secs: Count<u64, 0>
+        deletion_request_retention_used_unserved_gating_additional_secs: Count<u64, 1>
             = "7776000", ngit;
         /// Keep all deletion requests, and let them delete and refuse nothing: for archives. Bans
         /// still act.
@@ -248,7 +248,7 @@ options! {
         /// Longest message and longest state event; one with 20,000 refs takes about 1.6 MB.
         relay_max_message_bytes: MemoryBytes = "2 MiB";
         /// Largest event other than a state; at most 5 MiB.
-        relay_max_event_size_bytes: EventBytes = "128 KiB", ngit;
+        relay_max_event_size_bytes: EventBytes = "192 KiB", ngit;
         /// Most open subscriptions of one connection.
         relay_max_subscriptions: Positive = "300", ngit;
         /// Memory for what waits to be sent to relay clients, is subscribed to or half received. One
@@ -321,16 +321,16 @@ options! {
         log_format: LogFormat = "text";
         /// Serve `/metrics`.
         metrics_enabled: bool = "true", ngit, live;
-    } no effect yet {
+    } meaningless {
         /// How many repositories have bandwidth series of their own.
-        metrics_top_n_repos: Any = "10", ngit,
-            meaningless("no series carries the name of a repository, because strangers choose those");
+        metrics_top_n_repos: Any = "10", because
+            "no series carries the name of a repository, because strangers choose those", ngit;
         /// Connections from one address from which the metrics count it as suspicious.
-        metrics_connection_per_ip_abuse_threshold: Any = "10", ngit,
-            meaningless("connections of one network are bounded by max_connections_per_ip, and refusals are counted");
+        metrics_connection_per_ip_abuse_threshold: Any = "10", because
+            "connections of one network are bounded by max_connections_per_ip, and refusals are counted", ngit;
         /// Identifiers to which the integrity pass at start is limited.
-        startup_integrity_identifiers: List, ngit,
-            meaningless("the pass at start finishes what a crash cut off, so it looks at every identifier");
+        startup_integrity_identifiers: List, because
+            "the pass at start finishes what a crash cut off, so it looks at every identifier", ngit;
     }
 
     "Archive" in archive: Archiving {
@@ -445,16 +445,16 @@ options! {
         /// Read history by REQ, not by NIP-77.
         sync_disable_negentropy: bool = "false", ngit;
         /// Answers to issues, patches and pull requests, per issue, whose own answers are followed.
-        sync_recursive_descendant_limit: Any = "500", ngit;
+        sync_recursive_descendant_limit: Positive = "500", ngit;
         /// Relays that are followed at once: those of the most owners.
         sync_max_relays: Positive = "256";
         /// How long a refused event is remembered, so as not to fetch it again.
-        rejected_cold_index_expiry_secs: Count<u64, 0> = "604800", ngit;
+        rejected_cold_index_expiry_secs: Count<u64, 1> = "604800", ngit;
         /// How long a refused announcement or state of another relay is kept whole, to be judged
         /// again when its repository or its maintainers change.
-        rejected_hot_cache_duration_secs: Count<u64, 0, 86_400> = "120", ngit;
+        rejected_hot_cache_duration_secs: Count<u64, 1, 86_400> = "120", ngit;
         /// How long an address that is no relay is left alone.
-        naughty_list_expiration_hours: Count<u64, 0, 8_760> = "12", ngit;
+        naughty_list_expiration_hours: Count<u64, 1, 8_760> = "12", ngit;
         /// Also follow the relays of those who take part in something served here, by their own
         /// lists, and keep their profiles (GRASP-03).
         sync_plus_enabled: bool = "false", ngit;

@@ -512,6 +512,38 @@ fn combinations_that_cannot_be_kept_are_refused() {
     assert!(warnings[0].contains("kept in LMDB"), "{warnings:?}");
 }
 
+/// S-4: as ngit-grasp refuses it.
+#[test]
+fn zero_is_no_retention_interval_or_limit() {
+    for name in [
+        "HOLDING_RETENTION_SECS",
+        "HOLDING_CLEANUP_INTERVAL_SECS",
+        "DELETION_REQUEST_RETENTION_UNUSED_SERVED_SECS",
+        "DELETION_REQUEST_RETENTION_UNUSED_UNSERVED_GATING_ADDITIONAL_SECS",
+        "DELETION_REQUEST_RETENTION_USED_SERVED_AFTER_LAST_USED_SECS",
+        "DELETION_REQUEST_RETENTION_USED_UNSERVED_GATING_ADDITIONAL_SECS",
+        "SYNC_RECURSIVE_DESCENDANT_LIMIT",
+        "SYNC_BASE_BACKOFF_SECS",
+        "SYNC_MAX_BACKOFF_SECS",
+        "SYNC_DISCONNECT_CHECK_INTERVAL_SECS",
+        "REJECTED_HOT_CACHE_DURATION_SECS",
+        "REJECTED_COLD_INDEX_EXPIRY_SECS",
+        "NAUGHTY_LIST_EXPIRATION_HOURS",
+        "MAX_CONNECTIONS",
+        "RELAY_MAX_SUBSCRIPTIONS",
+        "RELAY_FILTER_LIMIT",
+    ] {
+        let name = format!("NGIT_{name}");
+        let loaded = env(&name, "0").load();
+        let mistakes = loaded
+            .err()
+            .unwrap_or_else(|| panic!("{name}: 0 is taken"))
+            .0;
+        assert!(mistakes[0].ends_with("`0` is less than 1"), "{mistakes:?}");
+        env(&name, "1").loaded();
+    }
+}
+
 /// S-1, S-3
 #[test]
 fn every_setting_of_ngit_grasp_is_known_and_says_what_it_does_not_do() {
@@ -524,7 +556,13 @@ fn every_setting_of_ngit_grasp_is_known_and_says_what_it_does_not_do() {
                  SYNC_MAX_BACKOFF_SECS SYNC_DISCONNECT_CHECK_INTERVAL_SECS \
                  SYNC_DISABLE_NEGENTROPY SYNC_ALLOW_NON_GLOBAL_TARGETS \
                  REJECTED_HOT_CACHE_DURATION_SECS REJECTED_COLD_INDEX_EXPIRY_SECS \
-                 NAUGHTY_LIST_EXPIRATION_HOURS ARCHIVE_ALL ARCHIVE_WHITELIST \
+                 NAUGHTY_LIST_EXPIRATION_HOURS HOLDING_RETENTION_SECS \
+                 HOLDING_CLEANUP_INTERVAL_SECS DELETION_REQUEST_RETENTION_UNUSED_SERVED_SECS \
+                 DELETION_REQUEST_RETENTION_UNUSED_UNSERVED_GATING_ADDITIONAL_SECS \
+                 DELETION_REQUEST_RETENTION_USED_SERVED_AFTER_LAST_USED_SECS \
+                 DELETION_REQUEST_RETENTION_USED_UNSERVED_GATING_ADDITIONAL_SECS \
+                 DELETION_REQUEST_DISRESPECTOR BLACKLIST_AUTO_RESTORE ARCHIVE_ALL \
+                 ARCHIVE_WHITELIST \
                  ARCHIVE_GRASP_SERVICES ARCHIVE_READ_ONLY GRASP06_ENABLE PRIVATE_MODE \
                  PRIVATE_MEMBERS PRIVATE_PUBLIC_ORIGIN REPOSITORY_WHITELIST REPOSITORY_BLACKLIST \
                  EVENT_BLACKLIST MAX_CONNECTIONS RELAY_MAX_SUBSCRIPTIONS \
@@ -542,6 +580,112 @@ fn every_setting_of_ngit_grasp_is_known_and_says_what_it_does_not_do() {
         .warnings();
     let expected = "NGIT_AUTH_REQUIRED has no effect, and none in ngit-grasp either";
     assert_eq!(warnings, [expected]);
+}
+
+/// Defaults of ngit-grasp 3.0.10, as the migration guide writes them.
+const DEFAULTS_OF_NGIT_GRASP: &[(&str, &str)] = &[
+    ("domain", "has to be set"),
+    ("base_path", "none"),
+    ("bind_address", "`127.0.0.1:7334`"),
+    ("trusted_proxy_cidrs", "none"),
+    (
+        "relay_owner_nsec",
+        "made once and kept in `.relay-owner.nsec`",
+    ),
+    ("relay_name", "`<domain> grasp relay`"),
+    (
+        "relay_description",
+        "`Git Nostr Relay - a grasp implementation`",
+    ),
+    ("git_data_path", "`./data/git`"),
+    ("relay_data_path", "`./data/relay`"),
+    ("database_backend", "`lmdb`"),
+    ("startup_integrity_identifiers", "none"),
+    ("metrics_enabled", "`true`"),
+    ("metrics_connection_per_ip_abuse_threshold", "`10`"),
+    ("metrics_top_n_repos", "`10`"),
+    ("sync_bootstrap_relay_url", "none"),
+    ("sync_plus_enabled", "`true`"),
+    (
+        "user_index_relays",
+        "`wss://purplepag.es,wss://index.hzrd149.com,wss://indexer.coracle.social`",
+    ),
+    (
+        "sync_plus_fallback_relays",
+        "`wss://relay.ditto.pub,wss://relay.damus.io,wss://nos.lol,wss://relay.primal.net`",
+    ),
+    ("sync_recursive_descendant_limit", "`500`"),
+    ("sync_base_backoff_secs", "`5`"),
+    ("sync_max_backoff_secs", "`3600`"),
+    ("sync_disconnect_check_interval_secs", "`60`"),
+    ("sync_disable_negentropy", "`false`"),
+    ("sync_allow_non_global_targets", "`false`"),
+    ("sync_domain_concurrent", "`5`"),
+    ("sync_domain_rate_limit", "fixed at 60"),
+    ("rejected_hot_cache_duration_secs", "`120`"),
+    ("rejected_cold_index_expiry_secs", "`604800`"),
+    ("naughty_list_expiration_hours", "`12`"),
+    ("holding_retention_secs", "`7776000`"),
+    ("holding_cleanup_interval_secs", "`86400`"),
+    ("deletion_request_retention_unused_served_secs", "`2592000`"),
+    (
+        "deletion_request_retention_unused_unserved_gating_additional_secs",
+        "`15552000`",
+    ),
+    (
+        "deletion_request_retention_used_served_after_last_used_secs",
+        "`23328000`",
+    ),
+    (
+        "deletion_request_retention_used_unserved_gating_additional_secs",
+        "`7776000`",
+    ),
+    ("deletion_request_disrespector", "`false`"),
+    ("archive_all", "`false`"),
+    ("archive_whitelist", "none"),
+    ("archive_grasp_services", "none"),
+    ("archive_read_only", "true where an archive setting is on"),
+    ("grasp06_enable", "`false`"),
+    ("private_mode", "`false`"),
+    ("private_members", "none"),
+    (
+        "private_public_origin",
+        "`https://<domain>`, or `http://…` where the domain is an address or localhost",
+    ),
+    ("repository_whitelist", "none"),
+    ("repository_blacklist", "none"),
+    ("blacklist_auto_restore", "`false`"),
+    ("event_blacklist", "none"),
+    ("max_connections", "unlimited"),
+    ("relay_max_subscriptions", "`500`"),
+    ("relay_max_event_size_bytes", "`192 KiB`"),
+    ("relay_filter_limit", "`500`"),
+    ("log_level", "`info`"),
+];
+
+/// S-1
+#[test]
+fn the_migration_guide_names_every_default_that_differs() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let guide = std::fs::read_to_string(file).unwrap();
+    let (_, guide) = guide.split_once("## Coming from ngit-grasp").unwrap();
+    let (guide, _) = guide.split_once("\n## ").unwrap();
+    let written = guide.lines().filter(|line| line.starts_with("| `"));
+    let expected = DEFAULTS_OF_NGIT_GRASP.iter().filter_map(|(key, theirs)| {
+        let option = find(key).unwrap();
+        let ours = match (option.default, option.derived) {
+            (Some(default), _) => format!("`{default}`"),
+            (None, derived) => derived.unwrap_or("none").to_owned(),
+        };
+        (ours != *theirs).then(|| format!("| `{key}` | {theirs} | {ours} |"))
+    });
+    let (mut written, mut expected) = (
+        written.map(str::to_owned).collect::<Vec<_>>(),
+        expected.collect::<Vec<_>>(),
+    );
+    written.sort();
+    expected.sort();
+    assert_eq!(written, expected);
 }
 
 /// G08-8
@@ -673,7 +817,7 @@ fn the_example_loads_when_every_line_is_switched_on() {
     assert_eq!(loaded.warnings, Vec::<String>::new());
     let is_from_file = |o: &&Opt| matches!(loaded.values[o.key].source, Source::File { .. });
     let from_file = options::all().filter(is_from_file).count();
-    let active = options::all().filter(|o| o.has_effect).count();
+    let active = options::all().filter(|o| o.has_effect()).count();
     assert!(
         from_file + 10 >= active,
         "nearly every active option is in the example"

@@ -345,6 +345,53 @@ mod tests {
         assert_eq!((bound("5000"), bound("0")), (Some(5_000), None));
     }
 
+    #[test]
+    fn every_time_of_the_lifecycle_is_that_of_its_setting() {
+        let names = [
+            "HOLDING_RETENTION_SECS",
+            "HOLDING_CLEANUP_INTERVAL_SECS",
+            "DELETION_REQUEST_RETENTION_UNUSED_SERVED_SECS",
+            "DELETION_REQUEST_RETENTION_UNUSED_UNSERVED_GATING_ADDITIONAL_SECS",
+            "DELETION_REQUEST_RETENTION_USED_SERVED_AFTER_LAST_USED_SECS",
+            "DELETION_REQUEST_RETENTION_USED_UNSERVED_GATING_ADDITIONAL_SECS",
+        ];
+        let fake = names
+            .iter()
+            .zip(1..)
+            .fold(Fake::default(), |fake, (name, n)| {
+                fake.env(&format!("NGIT_{name}"), &n.to_string())
+            });
+        let Lifecycle {
+            retention,
+            holding,
+            every,
+        } = lifecycle(&fake.loaded().settings);
+        let found = [
+            holding,
+            every,
+            retention.unused_served,
+            retention.unused_gating,
+            retention.used_served,
+            retention.used_gating,
+        ];
+        assert_eq!(found.map(|it| it.as_secs()), [1, 2, 3, 4, 5, 6]);
+    }
+
+    /// G01-11
+    #[test]
+    fn events_may_be_as_large_as_for_ngit_grasp_and_never_larger_than_a_message() {
+        let relay = |name: &str, bytes: &str| {
+            let limits = relay(&Fake::default().env(name, bytes).loaded().settings);
+            (limits.event.bytes, limits.message_bytes)
+        };
+        let name = "NGIT_RELAY_MAX_EVENT_SIZE_BYTES";
+        assert_eq!(relay(name, ""), (196_608, 2 << 20));
+        assert_eq!(relay(name, "1 MiB"), (1 << 20, 2 << 20));
+        assert_eq!(relay(name, "5 MiB"), (2 << 20, 2 << 20));
+        let name = "GRIPFAST_RELAY_MAX_MESSAGE_BYTES";
+        assert_eq!(relay(name, "64 KiB"), (64 << 10, 64 << 10));
+    }
+
     /// G08-14, G05-8
     #[test]
     fn what_a_service_does_not_do_it_does_not_advertise() {

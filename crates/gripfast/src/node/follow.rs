@@ -33,11 +33,7 @@ pub(super) fn start(
         db: base.db.clone(),
         egress: base.egress(Vec::new()).context(set_up)?,
         bootstrap_egress: base.egress(hosts).context(set_up)?,
-        private: base
-            .identity
-            .membership
-            .as_ref()
-            .map(|it| Arc::clone(&it.peers)),
+        private: Arc::clone(&base.identity.peers),
         options,
         keys: base.identity.keys.clone(),
         remote_refs,

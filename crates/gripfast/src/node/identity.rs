@@ -8,7 +8,7 @@ use grip_egress::Bearer;
 use grip_follow::PrivatePeers;
 use grip_nostr::{PublicKey, Timestamp, repository_proof, repository_root};
 use grip_relay::{Access, Members};
-use grip_sync::Credentials;
+use grip_sync::{Credentials, LeftAlone};
 use grip_tasks::TaskGroup;
 use grip_types::Service;
 use grip_web::Private;
@@ -32,16 +32,17 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The service as others know it.
 pub(super) struct Identity {
     pub(super) keys: Keys,
+    /// Private services that this one has found.
+    pub(super) peers: Arc<PrivatePeers>,
     /// Set where the service is private.
-    pub(super) membership: Option<Arc<Membership>>,
+    membership: Option<Arc<Membership>>,
 }
 
 /// The members of a private service.
 pub(super) struct Membership {
     effective: watch::Sender<Arc<BTreeSet<PublicKey>>>,
     configured: Mutex<BTreeSet<PublicKey>>,
-    /// Private services that this one has found.
-    pub(super) peers: Arc<PrivatePeers>,
+    peers: Arc<PrivatePeers>,
 }
 
 impl Identity {
@@ -64,15 +65,24 @@ impl Identity {
             }
         };
         let acceptance = &settings.acceptance;
+        let peers = Arc::new(if acceptance.private_mode {
+            PrivatePeers::of_private(keys.clone())
+        } else {
+            PrivatePeers::of_public()
+        });
         let membership = acceptance.private_mode.then(|| {
             let configured = acceptance.private_members.clone();
             Arc::new(Membership {
                 effective: watch::Sender::new(Arc::new(configured.clone())),
                 configured: Mutex::new(configured),
-                peers: Arc::new(PrivatePeers::new(keys.clone())),
+                peers: Arc::clone(&peers),
             })
         });
-        Ok(Self { keys, membership })
+        Ok(Self {
+            keys,
+            peers,
+            membership,
+        })
     }
 
     pub(super) fn members(&self) -> Option<Members> {
@@ -103,8 +113,8 @@ impl Identity {
     /// What private services are shown when git data is fetched from them, and nobody else
     /// (G08-16).
     pub(super) fn credentials(&self) -> Option<Credentials> {
-        let peers = Arc::clone(&self.membership.as_ref()?.peers);
-        let keys = self.keys.clone();
+        self.membership.as_ref()?;
+        let (peers, keys) = (Arc::clone(&self.peers), self.keys.clone());
         Some(Arc::new(move |url| {
             if !peers.is_private(url) {
                 return None;
@@ -113,6 +123,13 @@ impl Identity {
             let json = serde_json::to_vec(&proof).ok()?;
             Bearer::nostr(&STANDARD.encode(json)).ok()
         }))
+    }
+
+    /// Private services, which a public one leaves alone (G08-18).
+    pub(super) fn left_alone(&self) -> LeftAlone {
+        let is_public = self.membership.is_none();
+        let peers = Arc::clone(&self.peers);
+        Arc::new(move |url| is_public && peers.is_private(url))
     }
 
     /// Keeps the members up to date with what announcements name.

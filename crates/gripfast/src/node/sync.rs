@@ -50,6 +50,7 @@ pub(super) fn start(
             ..GitOptions::default()
         },
     );
+    let fetch = fetch.leaving_alone(base.identity.left_alone());
     let fetch = match base.identity.credentials() {
         Some(credentials) => fetch.with_credentials(credentials),
         None => fetch,

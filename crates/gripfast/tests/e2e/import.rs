@@ -297,6 +297,32 @@ async fn states_that_nothing_announces_are_left_out_at_once() -> Result<()> {
     Ok(())
 }
 
+/// A patch of so many bytes.
+fn patch(author: &Author, owner: &Author, name: &str, bytes: usize) -> Event {
+    let signed = |content: &str| {
+        let tags = vec![tag(["a", &owner.coordinate(name)])];
+        author.sign(1617, content, tags)
+    };
+    let frame = json!(signed("")).to_string().len();
+    signed(&"x".repeat(bytes - frame))
+}
+
+/// G01-11: of its default size, and of the most that it can be set to; our own bounds are for clients.
+#[tokio::test]
+async fn an_event_as_large_as_ngit_grasp_takes_is_moved_in() -> Result<()> {
+    const SIZES: [usize; 2] = [192 << 10, 5 << 20];
+    let mut node = Node::prepare(BINARY, &[])?;
+    let mut left = Left::make(Version::Three, 1, &node)?;
+    let author = Author::new();
+    let patches = SIZES.map(|bytes| patch(&author, &left.owner, "r0", bytes));
+    left.events.splice(0..0, patches);
+    fs::remove_dir_all(left.relay())?;
+    testing::write(&left.relay(), &left.events);
+    let report = left.import(&node, &[]).await?;
+    ensure!(report["events"]["taken"] == 6, "{report:#}");
+    left.must_be_served(&mut node).await
+}
+
 /// L-11: the key is taken when it is asked for.
 #[tokio::test]
 async fn the_key_of_the_service_is_taken_only_when_asked_for() -> Result<()> {

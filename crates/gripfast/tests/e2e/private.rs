@@ -7,7 +7,10 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
-    Author, GitOutput, Node, RelayClient, WorkTree, events::tag, git, until, until_ok,
+    Author, GitOutput, Node, RelayClient, WorkTree,
+    damage::{DAMAGE, Files, Repair},
+    events::tag,
+    git, until, until_ok,
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -234,13 +237,104 @@ async fn a_public_service_never_dials_a_private_one() -> Result<()> {
     .await?;
     let why = status["last_error"].as_str().unwrap_or_default();
     ensure!(why.contains("GRASP-08"), "{status}");
-    let metrics = private.admin_get("/metrics").await?.text();
-    ensure!(metrics.contains("ngit_"), "{metrics}");
-    let dialled = metrics
-        .lines()
-        .any(|line| line.contains("route=\"root\"") && line.contains("status=\"101\""));
-    ensure!(!dialled, "{metrics}");
+    ensure!(requests(&private, "root", "1xx").await? == 0);
     let found = json!({"kinds": [30617]});
     ensure!(public.connect().await?.query(&[found]).await?.is_empty());
+    // A member's connection is counted where the other's would have been.
+    ada.relay(&private).await?;
+    until_ok("it is counted", async || {
+        Ok((requests(&private, "root", "1xx").await? == 1).then_some(()))
+    })
+    .await
+}
+
+/// G08-18: nor for git, which an announcement names beside the relay; over a restart too.
+#[tokio::test]
+async fn a_public_service_asks_no_private_one_for_git() -> Result<()> {
+    let ada = Person::new()?;
+    let private = private_node(&[&ada]).await?;
+    let mut public = Node::start_with(BINARY, NEAR).await?;
+    let tip = WorkTree::with_commit()?.tip("HEAD")?;
+    let mut relay = public.connect().await?;
+    let announced = announcement(&ada.author, &ada.author, &[&public, &private]);
+    relay.publish_ok(&announced).await?;
+    let state = ada.author.state("tides", &[(MAIN, &tip)], Some(MAIN));
+    relay.publish_ok(&state).await?;
+    until("it has looked at the relay", || async {
+        let status = public.json("/api/v1/sync").await.ok()?;
+        let relay = status["relays"].as_array()?.first()?.clone();
+        let why = relay["last_error"].as_str()?;
+        why.contains("GRASP-08").then_some(())
+    })
+    .await?;
+    let url = ada.author.clone_url(&private.authority(), "tides");
+    for _ in 0..2 {
+        until("the relay is remembered", || async {
+            let status = public.json("/api/v1/sync").await.ok()?;
+            (!status["relays"].as_array()?.is_empty()).then_some(())
+        })
+        .await?;
+        public.run(&["sync", "now", "tides"]).await?;
+        until("it has looked for the data", || async {
+            let status = public.json("/api/v1/sync").await.ok()?;
+            let mut tried = status["tried"].as_array()?.iter();
+            tried.any(|it| it["url"] == url.as_str()).then_some(())
+        })
+        .await?;
+        ensure!(git_requests(&private).await? == 0, "{}", public.log());
+        public.crash_and_restart().await?;
+    }
+    // Others are counted.
+    ensure!(git::ls_remote(&url).await.is_err());
+    until_ok("it is counted", async || {
+        Ok((git_requests(&private).await? > 0).then_some(()))
+    })
+    .await
+}
+
+/// Requests of git that a private service has refused.
+async fn git_requests(node: &Node) -> Result<u64> {
+    let refs = requests(node, "info-refs", "4xx").await?;
+    Ok(refs + requests(node, "upload-pack", "4xx").await?)
+}
+
+/// G08-3: readiness is public, and names a damaged repository to the operator alone.
+#[tokio::test]
+async fn a_stranger_is_not_told_which_repository_is_damaged() -> Result<()> {
+    let ada = Person::new()?;
+    let mut node = private_node(&[&ada]).await?;
+    let tree = WorkTree::with_commit()?;
+    let tip = tree.tip("HEAD")?;
+    let announced = announcement(&ada.author, &ada.author, &[&node]);
+    let state = ada.author.state("tides", &[(MAIN, &tip)], Some(MAIN));
+    let mut relay = ada.relay(&node).await?;
+    relay.publish_ok(&announced).await?;
+    relay.publish_ok(&state).await?;
+    let url = ada.author.clone_url(&node.authority(), "tides");
+    ada.git(tree.path(), &["push", &url, MAIN]).await?.text()?;
+    node.stop().await?;
+    let mut kinds = DAMAGE.iter().filter(|kind| kind.shows_at_start);
+    let damage = kinds.find(|kind| kind.repair == Repair::ByFetch);
+    let files = Files::new(&node.data_dir(), &ada.author.npub(), "tides");
+    damage.context("there is one")?.harm(&files)?;
+    node.launch().await?;
+    let told = node.admin_get("/readyz").await?;
+    told.must_be(200, &["damaged", &ada.author.npub(), "tides"]);
+    let told = node.get("/readyz").await?;
+    told.must_be(200, &["ready"]);
+    for name in ["damaged", "npub1", "tides"] {
+        ensure!(!told.contains(name), "{told:?}");
+    }
     Ok(())
+}
+
+/// Requests for a route that were answered with a class of status, as the node counts them.
+async fn requests(node: &Node, route: &str, status: &str) -> Result<u64> {
+    let metrics = node.admin_get("/metrics").await?.text();
+    let labels = format!("{{route=\"{route}\",status=\"{status}\"}} ");
+    let mut counts = metrics.lines().filter_map(|line| {
+        let (name, count) = line.split_once(&labels)?;
+        name.ends_with("requests_total").then_some(count)
+    });
+    Ok(counts.next().unwrap_or("0").parse()?)
 }

@@ -22,7 +22,10 @@ use super::{
     events::{self, Source},
     layout::View,
 };
-use crate::{commands::progress::Progress, config::Settings};
+use crate::{
+    commands::progress::Progress,
+    config::{MAX_EVENT_BYTES, Settings},
+};
 
 /// Events that are decided together.
 pub(super) const BATCH: usize = 256;
@@ -32,6 +35,8 @@ const NO_BOUND: usize = usize::MAX >> 8;
 /// Longer than an import takes. A sweep would archive repositories whose announcement is still to be
 /// decided.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// What a message has beside its event, and more.
+const FRAME_BYTES: usize = 1 << 10;
 /// How long the last writes may take.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -227,9 +232,14 @@ impl Target {
     }
 }
 
-/// Quotas are for strangers, and here all that is taken is the operator's own.
+/// Quotas are for strangers, and here all that is taken is the operator's own. What the other server has
+/// taken may be as large as that can be told to take.
 fn without_quotas(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
+    let limits = &mut settings.limits;
+    limits.relay_max_event_size_bytes = MAX_EVENT_BYTES;
+    let message_bytes = MAX_EVENT_BYTES + FRAME_BYTES;
+    limits.relay_max_message_bytes = limits.relay_max_message_bytes.max(message_bytes);
     let quotas = &mut settings.contributors;
     quotas.prs_max_bytes_per_key = u64::MAX;
     quotas.prs_max_refs_per_key = u64::MAX;

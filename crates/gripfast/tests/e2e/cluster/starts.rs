@@ -1,5 +1,5 @@
 use anyhow::{Result, ensure};
-use grip_testkit::{LocalProject, Node, PostgresServer, S3Server};
+use grip_testkit::{Author, LocalProject, Node, PostgresServer, S3Server};
 
 use super::scene::Cluster;
 use crate::BINARY;
@@ -8,11 +8,20 @@ use crate::BINARY;
 #[tokio::test]
 async fn impossible_combinations_are_refused() -> Result<()> {
     let postgres = ("DATABASE_URL", "postgres://nobody@127.0.0.1:1/nowhere");
-    let cases: [(&[(&str, &str)], &str); 4] = [
+    let member = Author::new().npub();
+    let cases: [(&[(&str, &str)], &str); 5] = [
         (&[], "set database_url to a Postgres server"),
         (
             &[postgres, ("GRIPFAST_GRASP06_ENABLE", "true")],
             "contributor repositories are not replicated",
+        ),
+        (
+            &[
+                postgres,
+                ("NGIT_PRIVATE_MODE", "true"),
+                ("NGIT_PRIVATE_MEMBERS", &member),
+            ],
+            "nodes that follow ask for no proof",
         ),
         (
             &[postgres, ("NGIT_BIND_ADDRESS", "0.0.0.0:7334")],

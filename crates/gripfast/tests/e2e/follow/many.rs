@@ -30,6 +30,10 @@ const STALLED: Duration = Duration::from_secs(180);
 /// What following may add to the memory of the node, and the share of a core that it may use.
 const MAX_MORE_BYTES: i64 = 64 << 20;
 const MAX_CORE: f64 = 0.02;
+/// How long data of an event from another relay is awaited by default, and what may come to that and
+/// to the fetch: the event's way, its release, and looking for it here.
+const DELAY: Duration = Duration::from_millis(500);
+const MAX_BEYOND: Duration = Duration::from_millis(250);
 
 fn amount(name: &str, short: usize) -> usize {
     let chosen = env::var(format!("GRIPFAST_FOLLOW_{name}")).ok();
@@ -277,13 +281,31 @@ async fn pushes_to_one_node_are_served_by_the_other_within_two_seconds() -> Resu
     }
     took.sort();
     let of = |percent: usize| took[(took.len() - 1) * percent / 100];
+    let fetch = median_fetch(&b).await?;
+    let (p50, p99, added) = (of(50), of(99), of(50).saturating_sub(DELAY + fetch));
     println!();
     row("pushes", "p50", "p99", "target of p99");
-    let (p50, p99) = (format!("{:.0?}", of(50)), format!("{:.0?}", of(99)));
-    row(&pushes.to_string(), &p50, &p99, "below 2 s");
-    ensure!(
-        pushes == PUSHES || of(99) < Duration::from_secs(2),
-        "{took:?}"
-    );
+    let ms = |it: Duration| format!("{} ms", it.as_millis());
+    row(&pushes.to_string(), &ms(p50), &ms(p99), "below 2 s");
+    row("of p50", "the fetch", "beyond delay, fetch", "target");
+    row("", &ms(fetch), &ms(added), "below 250 ms");
+    ensure!(p50 < Duration::from_secs(2), "{took:?}");
+    // A machine that runs other tests at the same time says nothing of the slowest one.
+    let is_long = pushes > PUSHES;
+    ensure!(!is_long || p99 < Duration::from_secs(2), "{took:?}");
+    ensure!(!is_long || added < MAX_BEYOND, "{took:?}");
     Ok(())
+}
+
+/// How long the fetches of a node took that brought something.
+async fn median_fetch(node: &Node) -> Result<Duration> {
+    let status = node.json("/api/v1/sync").await?;
+    let tried = status["tried"].as_array().context("no attempts")?;
+    let fetched = tried.iter().filter(|it| it["is_success"] == true);
+    let mut took: Vec<u64> = fetched
+        .filter_map(|it| it["duration_ms"].as_u64())
+        .collect();
+    took.sort_unstable();
+    let median = took.get(took.len() / 2).context("nothing was fetched")?;
+    Ok(Duration::from_millis(*median))
 }
