@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use grip_testkit::{Author, http::must_contain, until, within};
+use grip_types::Service;
 use http_body_util::{BodyExt, Empty};
 use hyper::{Request, body::Bytes, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::json;
 use tokio::net::TcpStream;
 
 use crate::support::Node;
@@ -122,6 +124,36 @@ async fn head_is_get_without_its_body() -> Result<()> {
         assert_eq!(head.status, get.status, "{path}");
         assert_eq!(head.header("content-length"), get.body.len().to_string());
         assert!(head.body.is_empty() && !get.body.is_empty());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn e_6_the_key_of_the_service_is_told_at_the_root_of_its_domain_alone() -> Result<()> {
+    let key = Author::new().pubkey();
+    let node = Node::start_with(|settings| settings.node.own_key = Some(key)).await?;
+    let path = "/.well-known/nostr.json";
+    let expected = json!({ "names": { "_": key.to_hex() } });
+    for query in ["", "?name=_", "?name=bob"] {
+        let path = format!("{path}{query}");
+        let told = node.get(&path).await?;
+        told.must_be(200, &[]).must_allow_any_origin();
+        assert_eq!(told.header("content-type"), "application/json");
+        assert_eq!(told.json()?, expected, "{path}");
+        let head = node.ask("HEAD", &path, &[], b"").await?;
+        head.must_be(200, &[]).must_allow_any_origin();
+        assert_eq!(head.header("content-length"), told.body.len().to_string());
+        assert!(head.body.is_empty());
+    }
+    let below = Node::start_with(|settings| {
+        let url = format!("{}/git", settings.service.http_url());
+        settings.node.own_key = Some(key);
+        settings.service = Service::parse(&url).expect("it is a service");
+    });
+    let below = below.await?;
+    for path in [path.to_owned(), format!("/git{path}")] {
+        let told = below.get(&path).await?;
+        assert_eq!(told.status, 404, "{path}: {told:?}");
     }
     Ok(())
 }

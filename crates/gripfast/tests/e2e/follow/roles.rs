@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
-    Author, Node,
+    Author, Node, WorkTree,
+    events::tag,
+    http::must_contain,
     roles::{ROLE_CASES, RoleCase, RoleSet, role_tags},
 };
+use nostr::prelude::Timestamp;
 use serde_json::Value;
 
 use super::scene::{node, publish};
@@ -67,5 +70,44 @@ fn compare(set: &RoleSet, people: &BTreeMap<char, Author>, repository: &Value) -
             "{name}: {roles:?}"
         );
     }
+    Ok(())
+}
+
+/// Case 3: A lists B, who has announced nothing.
+#[tokio::test]
+async fn g01_78_what_only_the_legacy_rule_would_have_allowed_is_logged_once() -> Result<()> {
+    const LINE: &str = "which only the legacy maintainer rule would have allowed";
+    let mut node = node().await?;
+    let [a, b, c] = [0; 3].map(|_| Author::new());
+    let tree = WorkTree::with_commit()?;
+    let tip = tree.tip("HEAD")?;
+    let listed = vec![tag(["maintainers", &b.hex()])];
+    publish(&node, &a.announcement(&node.authority(), "tides", listed)).await?;
+    let mut relay = node.connect().await?;
+    for (author, age) in [(&b, 2), (&b, 1), (&c, 1)] {
+        let at = Timestamp::now() - age;
+        let main = "refs/heads/main";
+        let state = author.state_at("tides", &[(main, &tip)], Some(main), at);
+        relay.publish(&state).await?;
+    }
+    let lines = |log: &str| -> Vec<String> {
+        let lines = log.lines().filter(|line| line.contains(LINE));
+        lines.map(str::to_owned).collect()
+    };
+    let logged = lines(&node.log());
+    ensure!(logged.len() == 1, "{logged:#?}");
+    let (owner, author) = (a.npub(), b.npub());
+    let named = ["INFO", "a state", &owner, "tides", &author, "why="];
+    must_contain(&logged[0], &named);
+    // A push is spoken of as well; what was said is forgotten with the process.
+    node.crash_and_restart().await?;
+    let url = a.clone_url(&node.authority(), "tides");
+    ensure!(!tree.push(&url, &["main"]).await?.ok);
+    let logged = lines(&node.log());
+    ensure!(logged.len() == 2, "{logged:#?}");
+    must_contain(
+        &logged[1],
+        &["INFO", "refused a push", &owner, "tides", &author, "why="],
+    );
     Ok(())
 }
