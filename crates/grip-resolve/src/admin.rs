@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use command::AuditRecord;
-pub use command::{Command, CommandContext, InvalidIdempotencyKey};
+pub use command::{Action, Command, CommandContext, InvalidCommand, InvalidIdempotencyKey};
 
 use crate::{
     BusyCause, Key, Manifest, ManifestId, ResolveError, ResolveParams, Resolver,

@@ -26,8 +26,8 @@ mod single_flight;
 mod testing;
 
 pub use admin::{
-    Admin, AdminError, AuditEntry, Command, CommandContext, CommandResult, InvalidIdempotencyKey,
-    Pin,
+    Action, Admin, AdminError, AuditEntry, Command, CommandContext, CommandResult, InvalidCommand,
+    InvalidIdempotencyKey, Pin,
 };
 pub use counters::{Counters, Histogram, STEPS_MS};
 pub use error::{BusyCause, ResolveError};

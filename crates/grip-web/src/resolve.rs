@@ -8,7 +8,7 @@ use grip_resolve::{Admin, Resolver};
 
 pub(crate) use self::{
     lookup::{manifest, providers},
-    order::{Action, order},
+    order::order,
     parameters::{form, read_key},
 };
 

@@ -8,6 +8,7 @@ use Class::{Api, Archive, Blame, Diff, Feed, Grep, History, Page, Raw, Resolve};
 use Limit::{Answer, Bulk, ByHandler, Metered, Probe};
 use futures_util::future::BoxFuture;
 use grip_nostr::RepoAddr;
+use grip_resolve::Action;
 use grip_types::CONTRIBUTORS;
 use http::Method;
 use hyper::body::Incoming;
@@ -22,8 +23,7 @@ use crate::{
     pages::{self, browse},
     probes,
     request_context::{HttpResult, RequestContext},
-    resolve::{self, Action},
-    sumdb, webhook, websocket,
+    resolve, sumdb, webhook, websocket,
 };
 
 /// One row of the table.

@@ -5,8 +5,8 @@ use futures_util::future::BoxFuture;
 
 use super::{Fault, Network, network};
 use crate::{
-    Counters, Dht, DhtError, Peer, PeerName, PublishFuture, Published, Reachability, RecordKey,
-    RequestError, RequestFuture, Response, Status, limits,
+    Dht, DhtError, Peer, PeerName, PublishFuture, Published, Reachability, RecordKey, RequestError,
+    RequestFuture, Response, Status, limits,
 };
 
 /// A member of a [`Network`].
@@ -124,7 +124,7 @@ impl Dht for Member {
             provided_keys,
             published_keys: 0,
             max_published: usize::MAX,
-            counters: Counters::default(),
+            counters: self.network.counters_of(&self.own),
         }
     }
 }

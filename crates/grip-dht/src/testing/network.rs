@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::Member;
 use crate::{
-    Distance, LocalRecords, Peer, PeerName, RecordKey, RecordValidator, RequestError, Response,
-    Verdict, limits,
+    Counters, Distance, LocalRecords, Peer, PeerName, RecordKey, RecordValidator, RequestError,
+    Response, Verdict, limits,
 };
 
 /// How a member misbehaves when asked.
@@ -65,6 +65,7 @@ struct Node {
     latency: Option<Duration>,
     asked: u64,
     cancelled: u64,
+    counters: Counters,
 }
 
 /// What is to be done with one request.
@@ -149,6 +150,15 @@ impl Network {
                 .or_default()
                 .insert(provider)
         });
+    }
+
+    /// What `peer` says that it has counted.
+    pub fn counters(&self, peer: &PeerName, counters: Counters) {
+        self.with(peer, |node| node.counters = counters);
+    }
+
+    pub(super) fn counters_of(&self, peer: &PeerName) -> Counters {
+        self.with(peer, |node| node.counters)
     }
 
     /// What is stored at `peer`.

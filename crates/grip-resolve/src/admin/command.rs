@@ -1,14 +1,23 @@
 //! Commands, and the rows that are written of them.
 
 use grip_db::{Connection, DbError, Value};
+use serde::Deserialize;
 
 use super::{CommandResult, sql};
-use crate::Key;
+use crate::{InvalidKey, Key};
 
 /// Longest text of a request that is kept.
 const MAX_TEXT: usize = 200;
 /// How long an idempotency key counts: a day.
 const KEY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// Kinds of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Pin,
+    Unpin,
+    Reindex,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -20,12 +29,58 @@ pub enum Command {
     Reindex,
 }
 
-impl Command {
-    fn action(&self) -> &'static str {
+/// Why the body of a request is no command.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidCommand {
+    #[error("the body is a JSON object with `key` and nothing else")]
+    NotJson,
+    #[error("the body has no `key`")]
+    NoKey,
+    #[error("everything is indexed again: leave out `key`")]
+    NeedlessKey,
+    #[error(transparent)]
+    Key(#[from] InvalidKey),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    key: Option<String>,
+}
+
+impl Action {
+    /// Its name in paths and audit rows.
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Pin(_) => "pin",
-            Self::Unpin(_) => "unpin",
+            Self::Pin => "pin",
+            Self::Unpin => "unpin",
             Self::Reindex => "reindex",
+        }
+    }
+}
+
+impl Command {
+    /// Reads a command from the body of a request; one that is about everything may have none.
+    pub fn read(action: Action, body: &[u8]) -> Result<Self, InvalidCommand> {
+        let wire = match body {
+            [] => Wire::default(),
+            body => serde_json::from_slice(body).map_err(|_| InvalidCommand::NotJson)?,
+        };
+        match (action, wire.key) {
+            (Action::Reindex, None) => Ok(Self::Reindex),
+            (Action::Reindex, Some(_)) => Err(InvalidCommand::NeedlessKey),
+            (_, None) => Err(InvalidCommand::NoKey),
+            (Action::Pin, Some(key)) => Ok(Self::Pin(Key::parse(&key)?)),
+            (Action::Unpin, Some(key)) => Ok(Self::Unpin(Key::parse(&key)?)),
+        }
+    }
+
+    fn action(&self) -> Action {
+        match self {
+            Self::Pin(_) => Action::Pin,
+            Self::Unpin(_) => Action::Unpin,
+            Self::Reindex => Action::Reindex,
         }
     }
 
@@ -74,7 +129,7 @@ impl AuditRecord {
         }
         Ok(Self {
             actor: printable(&context.actor),
-            action: command.action(),
+            action: command.action().name(),
             subject: command.subject(),
             key: context.idempotency_key.clone(),
             correlation: context.correlation.as_deref().map(printable),

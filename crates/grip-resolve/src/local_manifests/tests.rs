@@ -7,6 +7,8 @@ use crate::{
     testing::{Repos, manifest_of},
 };
 
+const OID: &str = "1111111111111111111111111111111111111111";
+
 fn refused(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Refuse(_))
 }
@@ -110,6 +112,32 @@ async fn peers_get_what_is_served_pinned_or_signed_and_nothing_else() {
     local_manifests.published(|published| published.set(&served.name(), [].into(), 2));
     assert_eq!(value(&name).await, None);
     assert_eq!(local_manifests.published(|published| published.len()), 0);
+}
+
+#[tokio::test]
+async fn long_manifests_are_made_off_the_runtime_and_short_ones_where_they_are() {
+    let author = Author::new();
+    let short = manifest_of(&author, "short", 1);
+    let names: Vec<String> = (0..300).map(|n| format!("refs/heads/b{n}")).collect();
+    let refs: Vec<_> = names.iter().map(|name| (name.as_str(), OID)).collect();
+    let announcement = author.announcement("git.example", "long", vec![]);
+    let state = author.state("long", &refs, None);
+    let long = Manifest::make(announcement, vec![], Some(state)).unwrap();
+    assert!(short.bytes().len() < 16 << 10 && long.bytes().len() > 16 << 10);
+
+    let repos = Arc::new(Repos::default());
+    let group = TaskGroup::new("test");
+    let local_manifests =
+        LocalManifests::new(Arc::clone(&repos) as _, Arc::default(), group.clone());
+    for (manifest, threads) in [(&short, 0), (&long, 1)] {
+        repos.serve(manifest);
+        let found = local_manifests.find(&Key::Name(manifest.name())).await;
+        assert_eq!(found.unwrap().unwrap().id(), manifest.id());
+        let tasks = group.status();
+        let decoded = tasks.iter().filter(|task| task.kind == "resolve.decode");
+        let started: u64 = decoded.map(|task| task.started_total).sum();
+        assert_eq!(started, threads);
+    }
 }
 
 #[test]

@@ -5,11 +5,10 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use grip_resolve::{AdminError, Command, CommandContext, CommandResult};
+use grip_resolve::{Action, AdminError, Command, CommandContext, CommandResult, InvalidCommand};
 use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
-use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::parameters;
@@ -28,43 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Makes two sendings of one order one order.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// The orders there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    Reindex,
-    Pin,
-    Unpin,
-}
-
-impl Action {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Reindex => "reindex",
-            Self::Pin => "pin",
-            Self::Unpin => "unpin",
-        }
-    }
-
-    /// As the log calls it.
-    fn record(self) -> &'static str {
-        match self {
-            Self::Reindex => "resolve reindex",
-            Self::Pin => "resolve pin",
-            Self::Unpin => "resolve unpin",
-        }
-    }
-}
-
 /// Who gives an order, as far as that is known before its body.
 enum Sender {
     Token(Admin),
     Signed(VerifiedSignature),
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wire {
-    key: Option<String>,
 }
 
 /// `POST /admin/<action>`.
@@ -99,8 +65,8 @@ pub(crate) async fn order(
         idempotency_key: idempotency_key(cx.headers())?,
         correlation: Some(cx.id.to_owned()),
     };
-    let command = command(action, &body)?;
-    let audit = admin.begin(action.record(), command.subject());
+    let command = Command::read(action, &body).map_err(malformed)?;
+    let audit = admin.begin(record(action), command.subject());
     // Goes with the order, which is carried out even if its sender has left.
     let ended = |done: &Result<CommandResult, AdminError>| audit.end(outcome(done));
     let done = resolve.admin.execute(command, context, ended).await;
@@ -145,25 +111,19 @@ fn refused(error: AdminError) -> WebError {
     }
 }
 
-/// The order in a body; one that is about everything has no key.
-fn command(action: Action, body: &[u8]) -> Result<Command, WebError> {
-    let malformed = |why: &str| WebError::Malformed(why.to_owned());
-    let wire = match body {
-        [] => Wire::default(),
-        body => serde_json::from_slice(body)
-            .map_err(|_| malformed("the body is a JSON object with `key` and nothing else"))?,
-    };
-    let key = |key: Option<String>| match key {
-        Some(key) => parameters::read_key(&key),
-        None => Err(malformed("the body has no `key`")),
-    };
-    match (action, wire.key) {
-        (Action::Reindex, None) => Ok(Command::Reindex),
-        (Action::Reindex, Some(_)) => {
-            Err(malformed("everything is indexed again: leave out `key`"))
-        }
-        (Action::Pin, text) => key(text).map(Command::Pin),
-        (Action::Unpin, text) => key(text).map(Command::Unpin),
+/// The name of an order in the log.
+fn record(action: Action) -> &'static str {
+    match action {
+        Action::Reindex => "resolve reindex",
+        Action::Pin => "resolve pin",
+        Action::Unpin => "resolve unpin",
+    }
+}
+
+fn malformed(error: InvalidCommand) -> WebError {
+    match error {
+        InvalidCommand::Key(error) => ResolvingError::Failed(error.into()).into(),
+        error => WebError::Malformed(error.to_string()),
     }
 }
 

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::try_join_all};
 use grip_dht::{
-    Dht, RecordKey, RequestError,
+    Counters, Dht, RecordKey, RequestError,
     testing::{Fault, Network},
 };
 use grip_nostr::{EventsFuture, RepoAddr, RepositoryEvents, ServedEvents, ServedRepositories};
@@ -354,6 +354,59 @@ async fn peers_that_cannot_be_reached_are_said_to_be_so() -> Result<()> {
             "breaker_state{target=\"dht_peers\"",
         ],
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn requests_kept_back_by_a_breaker_and_keys_that_made_room_are_counted() -> Result<()> {
+    let network = Network::new(2);
+    let [own, other] = [0, 1].map(|i| network.names()[i].clone());
+    network.fault(&other, Fault::Close);
+    let counters = Counters {
+        displaced_total: 7,
+        ..Counters::default()
+    };
+    network.counters(&own, counters);
+    let node = start(Served::default(), Some(network.member(0)), |_| {}).await?;
+    // Four failures open the breaker of the peer; the route to it is good.
+    for (n, kept_back) in [0, 0, 0, 0, 1, 2].into_iter().enumerate() {
+        let reply = node
+            .get(&format!("{}-{n}", path_of(&Author::new())))
+            .await?;
+        must_fail(&reply, 503, "breaker_open");
+        let metrics = node.get("/metrics").await?.text();
+        must_contain(
+            &metrics,
+            &[
+                &format!("breaker_open_total{{target=\"dht_peers\"}} {kept_back}\n"),
+                "breaker_open_total{target=\"dht_routes\"} 0\n",
+                "dht_displaced_total 7\n",
+            ],
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_joins_a_resolution_shortly_before_its_end_is_counted_as_rejoined() -> Result<()> {
+    let served = Served {
+        is_stuck: true,
+        ..Served::default()
+    };
+    let node = start(served, None, |settings| settings.limits.resolve = 400).await?;
+    let path = path_of(&Author::new());
+    node.metrics_with(&["resolve_rejoined_total 0\n"]).await?;
+    // One after the other: the last has more time than the first, and goes on without it.
+    let callers = (0..8).map(|before: usize| async {
+        let in_flight = format!("requests_in_flight{{route=\"resolve\"}} {before}\n");
+        node.metrics_with(&[&in_flight]).await?;
+        node.get(&path).await
+    });
+    for reply in try_join_all(callers).await? {
+        must_fail(&reply, 504, "timeout");
+    }
+    let metrics = node.get("/metrics").await?.text();
+    assert!(!metrics.contains("resolve_rejoined_total 0"), "{metrics}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use grip_testkit::until;
+use grip_testkit::{CapturedLog, http::must_contain, until};
 
 use super::support::{Careless, Node, key, options};
 use crate::{Dht as _, DhtError, limits};
@@ -222,18 +222,26 @@ async fn a_peer_to_begin_with_that_comes_up_late_is_met() {
 
 #[tokio::test]
 async fn own_keys_and_publications_at_once_are_bounded() {
+    let (log, _guard) = CapturedLog::start();
+    let warnings = || log.count("WARN", "max_published=1");
     let mut small = options(1);
     small.max_published = 1;
     small.max_publications = 1;
     let node = Node::start(small).await;
     node.dht.publish(key("one"), None).await.unwrap();
     assert_eq!(node.dht.status().counters.displaced_total, 0);
-    node.dht.publish(key("two"), None).await.unwrap();
-    let status = node.dht.status();
-    assert_eq!(
-        (status.published_keys, status.counters.displaced_total),
-        (1, 1)
-    );
+    assert_eq!(warnings(), 0);
+    for (again, name) in ["two", "three"].into_iter().enumerate() {
+        node.dht.publish(key(name), None).await.unwrap();
+        let status = node.dht.status();
+        assert_eq!(
+            (status.published_keys, status.counters.displaced_total),
+            (1, 1 + again as u64)
+        );
+        // Once for the process, with the remedy.
+        assert_eq!(warnings(), 1, "{}", log.text());
+    }
+    must_contain(&log.text(), &["raise dht_max_published"]);
     let (first, second) = tokio::join!(
         node.dht.publish(key("one"), None),
         node.dht.publish(key("one"), None),

@@ -2,7 +2,7 @@
 //!
 //! Each is a member like any other, in the routing tables of all, and near to some of the keys. It
 //! takes every record that is given to it and keeps none. What it says differs by its number, so that
-//! five of them tell every lie.
+//! [`LIES`] of them tell every lie.
 
 use std::{
     collections::HashMap,
@@ -51,6 +51,18 @@ enum Value {
     /// That it has none.
     None,
 }
+
+/// One for each liar, in turn.
+const VALUES: [Value; LIES] = [
+    Value::Garbage,
+    Value::Outdated,
+    Value::Silence,
+    Value::Foreign,
+    Value::None,
+];
+
+/// Liars that tell every lie among them.
+pub const LIES: usize = 5;
 
 /// The answers of a liar.
 struct Lies {
@@ -129,13 +141,7 @@ impl Liar {
             misplaced(key.peer().clone())
         });
         let lies = Arc::new(Lies {
-            value: [
-                Value::Garbage,
-                Value::Outdated,
-                Value::Silence,
-                Value::Foreign,
-                Value::None,
-            ][n % 5],
+            value: VALUES[n % LIES],
             node_record: node_record(n, &seed)?,
             misplaced: honest.iter().map(|it| misplaced(it.id.clone())).collect(),
             invented: invented.collect(),

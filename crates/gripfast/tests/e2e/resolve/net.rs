@@ -19,6 +19,11 @@ const EAGER: &[(&str, &str)] = &[
 
 /// So many nodes behind a name, each knowing that of the first one only when it starts.
 pub async fn start(nodes: usize) -> Result<Vec<Node>> {
+    start_with(nodes, &[]).await
+}
+
+/// The same with settings of their own.
+pub async fn start_with(nodes: usize, settings: &[(&str, &str)]) -> Result<Vec<Node>> {
     let mut all: Vec<Node> = Vec::new();
     let mut first = String::new();
     for n in 0..nodes {
@@ -26,6 +31,9 @@ pub async fn start(nodes: usize) -> Result<Vec<Node>> {
         let address = address.replace("/ip4/127.0.0.1/", "/dns4/localhost/");
         let (external, _) = address.split_once("/p2p/").context("no name of a peer")?;
         node.set_env("GRIPFAST_DHT_EXTERNAL", external);
+        for (name, value) in settings {
+            node.set_env(name, value);
+        }
         if n == 0 {
             first = address;
         } else {
