@@ -127,12 +127,18 @@ pub async fn plan(db: &Db, statement: &Statement, values: &[Value]) -> String {
     let rows: Vec<String> = match db.engine() {
         Engine::Sqlite => {
             let explain = explain(format!("EXPLAIN QUERY PLAN {text}"));
-            let rows: Vec<(i64, i64, i64, String)> = db.fetch_all(explain, values).await.expect("the plan is told");
+            let rows: Vec<(i64, i64, i64, String)> = db
+                .fetch_all(explain, values)
+                .await
+                .expect("the plan is told");
             rows.into_iter().map(|row| row.3).collect()
         }
         Engine::Postgres => {
             let explain = explain(format!("EXPLAIN {text}"));
-            let rows: Vec<(String,)> = db.fetch_all(explain, values).await.expect("the plan is told");
+            let rows: Vec<(String,)> = db
+                .fetch_all(explain, values)
+                .await
+                .expect("the plan is told");
             rows.into_iter().map(|row| row.0).collect()
         }
     };

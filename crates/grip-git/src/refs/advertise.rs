@@ -146,7 +146,7 @@ impl RefListing {
             put_head(&mut head, &refs, request);
         }
         let ranges = if request.prefixes.is_empty() {
-            Vec::from([0..refs.len()])
+            std::iter::once(0..refs.len()).collect()
         } else {
             let prefixes = outermost(&request.prefixes).into_iter().rev();
             let ranges = prefixes.map(|prefix| refs.below(prefix));

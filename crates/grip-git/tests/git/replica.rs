@@ -531,7 +531,7 @@ async fn what_was_collected_leaves_every_copy() {
         let reading = copy.upload_pack(&repo, Protocol::V2, Payer::Unknown, request);
         let reading = reading.unwrap();
         log.replay(&copy, before);
-        assert_eq!(copy.outdated(), [identifier.clone()]);
+        assert_eq!(copy.outdated(), std::slice::from_ref(identifier));
         assert!(!copy.refresh(identifier).unwrap(), "it is read");
         assert!(!copy.leave_outdated().unwrap(), "it is read");
         assert!(copy.kind(&repo, left).is_some());
@@ -539,7 +539,11 @@ async fn what_was_collected_leaves_every_copy() {
             drop(reading);
             reopened(copy, &log, max_bytes)
         };
-        assert_eq!(copy.outdated(), [identifier.clone()], "after a restart");
+        assert_eq!(
+            copy.outdated(),
+            std::slice::from_ref(identifier),
+            "after a restart"
+        );
         assert!(copy.refresh(identifier).unwrap());
         assert!(copy.outdated().is_empty());
         assert!(copy.kind(&repo, left).is_none() && copy.kind(&repo, kept).is_some());

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use grip_db::{DbError, TestDatabase, plan};
+use grip_db::{DbError, plan};
 use grip_queue::{NewJob, Queue};
 
 use super::{

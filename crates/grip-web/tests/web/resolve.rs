@@ -397,10 +397,11 @@ async fn who_joins_a_resolution_shortly_before_its_end_is_counted_as_rejoined() 
     let path = path_of(&Author::new());
     node.metrics_with(&["resolve_rejoined_total 0\n"]).await?;
     // One after the other: the last has more time than the first, and goes on without it.
-    let callers = (0..8).map(|before: usize| async {
+    let (node, path) = (&node, &path);
+    let callers = (0..8).map(|before: usize| async move {
         let in_flight = format!("requests_in_flight{{route=\"resolve\"}} {before}\n");
         node.metrics_with(&[&in_flight]).await?;
-        node.get(&path).await
+        node.get(path).await
     });
     for reply in try_join_all(callers).await? {
         must_fail(&reply, 504, "timeout");

@@ -95,7 +95,7 @@ impl Node {
         sync: SyncHandle,
         meanwhile: impl AsyncFnOnce(&Db) -> Result<()>,
     ) -> Result<Self> {
-        self.stop(Duration::from_secs(10)).await;
+        let _ = self.stop(Duration::from_secs(10)).await;
         let dir = self.into_dir();
         let db = Db::open(&dir.path().join(DATABASE)).await?;
         meanwhile(&db).await?;

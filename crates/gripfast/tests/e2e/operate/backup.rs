@@ -150,12 +150,14 @@ async fn events(node: &Node) -> Result<Vec<String>> {
     Ok(ids)
 }
 
-/// Pushes commit after commit: one while the backup is held, then `go` is written, then others until
-/// `stop` is there; returns how many.
-async fn push_beside(node: &Node, project: &LocalProject, go: &Path, stop: &Path) -> Result<usize> {
+/// Pushes commit after commit until `stop` is there, and looks around after each; returns how many.
+async fn push_until(
+    node: &Node,
+    project: &LocalProject,
+    stop: &Path,
+    pushed: impl Fn() -> Result<()>,
+) -> Result<usize> {
     let (mut relay, url) = (node.connect().await?, project.url(node));
-    let copies = node.data_dir().join("git/.frozen/events/data.mdb");
-    until_true("the backup is under way", || copies.exists()).await?;
     for n in 1.. {
         let tip = project.tree.commit("load", &n.to_string())?;
         let age = 90_u64.saturating_sub(n as u64);
@@ -163,8 +165,7 @@ async fn push_beside(node: &Node, project: &LocalProject, go: &Path, stop: &Path
             .publish_ok(&project.project.state_at(&[("refs/heads/main", &tip)], age))
             .await?;
         project.tree.push_ok(&url, &["main"]).await?;
-        ensure!(go.exists() || copies.exists(), "the backup ended too soon");
-        fs::write(go, "")?;
+        pushed()?;
         if stop.exists() {
             return Ok(n);
         }
@@ -185,7 +186,15 @@ async fn a_backup_under_push_load_is_restored_to_another_path_and_name() -> Resu
         fs::write(&stop, "")?;
         made
     };
-    let pushing = push_beside(&scene.node, &busy, &go, &stop);
+    let copies = scene.node.data_dir().join("git/.frozen/events/data.mdb");
+    let pushing = async {
+        until_true("the backup is under way", || copies.exists()).await?;
+        push_until(&scene.node, &busy, &stop, || {
+            ensure!(go.exists() || copies.exists(), "the backup ended too soon");
+            Ok(fs::write(&go, "")?)
+        })
+        .await
+    };
     let (made, pushed) = tokio::join!(backing_up, pushing);
     let (made, pushed) = (made?, pushed?);
     ensure!(
