@@ -1,4 +1,4 @@
-//! Progress of an upload: how quick its sender is of late, and whether it has to make room.
+//! Progress of an upload: the recent rate of its sender, and whether it has to make room.
 //!
 //! An upload holds a permit, a process and memory for as long as its sender takes. That is nobody's loss
 //! while there is enough; where others wait, the slow ones make room. What counts is the last few seconds:
@@ -83,7 +83,7 @@ impl UploadProgress {
         self.pace.lock().received_bytes
     }
 
-    /// What came of late.
+    /// What came recently.
     pub fn bytes_per_second(&self) -> u64 {
         let mut pace = self.pace.lock();
         pace.advance();

@@ -1,4 +1,4 @@
-//! What a sender is charged, by what has become of the bytes that were sent.
+//! The charge for bytes that were sent, by what has become of them.
 //!
 //! Budgets of strangers count bytes: of pull requests, of events, of downloads. Work may fail after its bytes
 //! were counted, and whose fault that is decides what they cost:

@@ -1,4 +1,4 @@
-//! What nobody needs any more leaves the nodes and the object store.
+//! Collection in a cluster: objects and packs that nobody needs leave the nodes and the object store.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use grip_testkit::{Author, LocalProject, WorkTree, git, until_ok};
