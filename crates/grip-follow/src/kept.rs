@@ -28,7 +28,7 @@ pub(crate) struct Bounds {
 pub(crate) const ORPHANS: Bounds = Bounds {
     events: 1_024,
     bytes: 8 << 20,
-    event_bytes: 128 << 10,
+    event_bytes: 192 << 10,
     lifetime: Duration::from_secs(7 * 86_400),
 };
 

@@ -61,7 +61,9 @@ impl PrivatePeers {
     }
 
     /// Says whether `url` leads to the host, port and kind of connection of a relay that
-    /// advertises GRASP-08 (G08-16).
+    /// advertises GRASP-08 (G08-16). A public service leaves alone no more than what is below that
+    /// relay's path: a file that anybody pushed may look like a relay's document, and says nothing of
+    /// the host that serves it.
     pub fn is_private(&self, url: &Url) -> bool {
         let place = |url: &Url| {
             let is_secure = matches!(url.scheme(), "https" | "wss");
@@ -69,11 +71,11 @@ impl PrivatePeers {
             (is_secure, host, url.port_or_known_default())
         };
         let wanted = place(url);
+        let is_of = |relay: &Url| {
+            place(relay) == wanted && (self.keys.is_some() || is_below(url.path(), relay))
+        };
         let found = self.found.lock();
-        found
-            .services
-            .keys()
-            .any(|relay| place(&relay.url()) == wanted)
+        found.services.keys().any(|relay| is_of(&relay.url()))
     }
 
     /// Notes what a relay says of itself; none where it is a public one.
@@ -93,6 +95,11 @@ impl PrivatePeers {
         let served = plans.iter().filter(|(_, plan)| is_served(plan.as_ref()));
         found.served = served.map(|(relay, _)| relay.clone()).collect();
     }
+}
+
+fn is_below(path: &str, relay: &Url) -> bool {
+    let rest = path.strip_prefix(relay.path().trim_end_matches('/'));
+    relay.query().is_none() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -146,5 +153,22 @@ mod tests {
         let peers = PrivatePeers::of_private(Keys::generate());
         peers.note(&relay, Some(None));
         assert!(peers.may_ask(&private) && !peers.may_ask(&public));
+    }
+
+    #[test]
+    fn a_file_that_looks_like_a_document_closes_no_host() {
+        let peers = PrivatePeers::of_public();
+        for file in ["/npub1x/x.git/raw/main/doc", "/?file=doc"] {
+            let relay = RelayUrl::parse(&format!("wss://git.example{file}")).unwrap();
+            peers.note(&relay, Some(None));
+        }
+        let may_ask = |url: &str| peers.may_ask(&Url::parse(url).unwrap());
+        assert!(may_ask("https://git.example/npub1x/x.git") && may_ask("wss://git.example/"));
+        assert!(!may_ask(
+            "https://git.example/npub1x/x.git/raw/main/doc/x.git"
+        ));
+        assert!(may_ask(
+            "https://git.example/npub1x/x.git/raw/main/document.git"
+        ));
     }
 }
