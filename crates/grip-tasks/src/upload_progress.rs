@@ -54,6 +54,8 @@ struct Pace {
     seconds: [u64; WINDOW],
     /// The second that is counted now.
     second: u64,
+    /// All of the body is here: what takes time now is not its sender.
+    has_ended: bool,
     is_whole: bool,
 }
 
@@ -79,6 +81,11 @@ impl UploadProgress {
         pace.seconds[second] = pace.seconds[second].saturating_add(bytes);
     }
 
+    /// Notes the end of the body. From here on the upload is not slow, however long the node takes.
+    pub fn ended(&self) {
+        self.pace.lock().has_ended = true;
+    }
+
     pub fn received_bytes(&self) -> u64 {
         self.pace.lock().received_bytes
     }
@@ -98,7 +105,7 @@ impl UploadProgress {
         let waited = pace.waited_now();
         let steps = (1 + waited.as_secs() / STEP.as_secs()).min(MAX_STEPS);
         let least = SLOW_BYTES_PER_SECOND * steps * WINDOW as u64;
-        waited >= Self::GRACE && pace.recent_bytes() < least
+        !pace.has_ended && waited >= Self::GRACE && pace.recent_bytes() < least
     }
 
     pub fn is_whole(&self) -> bool {
@@ -196,8 +203,12 @@ impl<R: AsyncRead + Unpin> AsyncRead for WatchedUpload<R> {
         let read = Pin::new(&mut self.reader).poll_read(cx, buf);
         if read.is_pending() {
             self.progress.waiting();
-        } else {
-            self.progress.received(buf.filled().len() - before);
+            return read;
+        }
+        let bytes = buf.filled().len() - before;
+        self.progress.received(bytes);
+        if bytes == 0 && buf.remaining() > 0 {
+            self.progress.ended();
         }
         read
     }
@@ -269,6 +280,20 @@ mod tests {
         send(&progress, 3 * SLOW, 120).await;
         assert!(progress.is_slow());
         send(&progress, 8 * SLOW, 3_600).await;
+        assert!(!progress.is_slow());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_here_to_its_end_is_not_slow_while_it_is_checked() {
+        let progress = Arc::<UploadProgress>::default();
+        send(&progress, 1, 10).await;
+        assert!(progress.is_slow());
+        let mut upload = WatchedUpload::new(&b"end"[..], Arc::clone(&progress));
+        let mut read = Vec::new();
+        tokio::io::AsyncReadExt::read_to_end(&mut upload, &mut read)
+            .await
+            .unwrap();
+        assert_eq!(read, b"end");
         assert!(!progress.is_slow());
     }
 

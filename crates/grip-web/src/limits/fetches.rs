@@ -28,6 +28,9 @@ use super::RequestPermit;
 /// How long a fetch may stand still while others wait for its permit: more than a link takes to
 /// recover, and less than people wait.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
+/// The same for the memory of its git. A slow reader empties a buffer of the kernel for some seconds before
+/// we hear of it, and memory is short more often than permits.
+const MAX_PAUSE_WITH_MEMORY: Duration = Duration::from_secs(5);
 /// Longest piece of a pack: a client that reads slowly, and reads, takes one in less than a second.
 const PIECE: usize = 16 << 10;
 
@@ -65,7 +68,7 @@ impl RequestRest {
     fn still(&self) -> Option<(Arc<dyn Cut>, Instant)> {
         let fetch = self.fetch.get()?.upgrade()?;
         let since = fetch.still_since_now()?;
-        (since.elapsed() >= MAX_PAUSE).then_some((fetch, since))
+        (since.elapsed() >= MAX_PAUSE_WITH_MEMORY).then_some((fetch, since))
     }
 }
 
