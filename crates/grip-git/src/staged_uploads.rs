@@ -99,6 +99,13 @@ pub enum StagingBudget {
     Target(Identifier),
 }
 
+impl StagingBudget {
+    /// Says whether it is the share of the network that sends.
+    pub fn is_of_network(&self) -> bool {
+        matches!(self, Self::Address | Self::ContributorAddress(_))
+    }
+}
+
 impl fmt::Display for StagingBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -69,6 +69,10 @@ impl Denied {
     pub(super) fn charge(&self) -> Charge {
         match self {
             Self::Pack(error) if error.is_node_fault() => Charge::NotDone,
+            // Others may have filled these, and nobody pays for others.
+            Self::Pack(ReceiveError::MemoryFull(_) | ReceiveError::DiskFull(_)) => Charge::NotDone,
+            Self::StagingFull(full) if !full.budget.is_of_network() => Charge::NotDone,
+            Self::RequestsFull(full) if !full.is_of_network() => Charge::NotDone,
             Self::Busy | Self::Displaced | Self::Failed(_) => Charge::NotDone,
             // An order of the operator or of the owner, which came meanwhile.
             Self::NotHosted | Self::Banned | Self::Withdrawn | Self::ReadOnly => Charge::NotDone,

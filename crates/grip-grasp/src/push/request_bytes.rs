@@ -70,6 +70,11 @@ pub(super) struct RequestsFull {
 }
 
 impl RequestsFull {
+    /// Says whether it is what the sender's own network has used up.
+    pub(super) fn is_of_network(&self) -> bool {
+        matches!(self.budget, Budget::Network(_))
+    }
+
     fn sentence(&self) -> String {
         let [limit, left] = [self.limit, self.left].map(|bytes| Unit::Bytes.amount(bytes));
         format!(
@@ -140,7 +145,8 @@ impl RequestBytes {
         })
     }
 
-    /// Charges a network for an upload of which nothing was kept.
+    /// Charges a network for an upload of which nothing was kept, up to its limit: who tries again and
+    /// again waits for no longer than a day.
     pub(super) fn charge_refused(
         &self,
         network: ClientNetwork,
@@ -149,8 +155,15 @@ impl RequestBytes {
         now: Millis,
     ) {
         let (budget, limit) = (Budget::Network(network), limits.per_network);
-        let bytes = Charge::Refused.of(bytes);
-        add(&mut self.0.lock(), budget, limit, bytes, now);
+        let mut all = self.0.lock();
+        let left = limit.saturating_sub(used(&mut all, &budget, limit, now));
+        add(
+            &mut all,
+            budget,
+            limit,
+            Charge::Refused.of(bytes).min(left),
+            now,
+        );
     }
 }
 
@@ -281,6 +294,10 @@ mod tests {
         assert_eq!(room(1), 40);
         all.charge_refused(network(1).unwrap(), 200, &LIMITS, at(0));
         assert_eq!((room(1), room(2)), (30, 40));
+        // However much was refused, a day makes it whole.
+        all.charge_refused(network(1).unwrap(), 100_000, &LIMITS, at(0));
+        assert!(all.room(&of(1), &LIMITS, at(0)).is_err());
+        assert_eq!(all.room(&of(1), &LIMITS, at(24)).unwrap(), 60);
     }
 
     #[test]
