@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{FakeGitHub, LocalProject, Node, http::must_contain, until, until_ok};
+use grip_testkit::{FakeGitHub, LocalProject, Node, WorkTree, http::must_contain, until, until_ok};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -351,6 +351,51 @@ async fn no_file_of_a_node_at_work_is_open_to_others() -> Result<()> {
     for name in ["gripfast.sqlite", "data.mdb", "relay.key", "HEAD"] {
         ensure!(names.iter().any(|found| found == name), "{name}: {names:?}");
     }
+    Ok(())
+}
+
+/// G01-124: without `blacklist_auto_restore`, what a list took out of service waits for the operator.
+#[tokio::test]
+async fn holding_restore_brings_back_what_a_blacklist_took_out_of_service() -> Result<()> {
+    let mut node = Node::start(BINARY).await?;
+    let project = LocalProject::new("tides")?;
+    let announcement = project.announcement_at(&[&node], &[], 10);
+    let mut relay = node.connect().await?;
+    relay.publish_ok(&announcement).await?;
+    relay.publish_ok(&project.state(10)).await?;
+    project.push(&node).await?;
+    let name = format!("{}/tides", project.owner.npub());
+    let config = node.work_dir().join("gripfast.toml");
+    for blacklist in ["tides", ""] {
+        fs::write(&config, format!("repository_blacklist = \"{blacklist}\"\n"))?;
+        node.stop().await?;
+        node.launch().await?;
+        until_ok("it is out of service", async || {
+            let is_served = node.connect().await?.serves(&announcement.id).await?;
+            let held = node.run(&["holding", "ls", "--json"]).await?;
+            let held: Value = serde_json::from_str(&held)?;
+            let mut held = held["held"].as_array().context("a list")?.iter();
+            let is_held =
+                held.any(|it| it["repository"] == name.as_str() && it["reason"] == "blacklist");
+            Ok((!is_served && is_held).then_some(()))
+        })
+        .await
+        .with_context(|| format!("log:\n{}", node.log()))?;
+    }
+    let unknown = node.run(&["holding", "restore", "tides"]).await;
+    let unknown = unknown.unwrap_err().to_string();
+    must_contain(&unknown, &["is no repository: write npub1…/identifier"]);
+    let done = node.run(&["holding", "restore", &name]).await?;
+    ensure!(
+        done.trim() == format!("brought back 1 event of {name}"),
+        "{done}"
+    );
+    let mut relay = node.connect().await?;
+    ensure!(relay.serves(&announcement.id).await?);
+    let clone = WorkTree::clone(&project.url(&node), &[]).await?;
+    ensure!(clone.tip("HEAD")? == project.tip);
+    let held = node.run(&["holding", "ls"]).await?;
+    ensure!(held.trim() == "nothing is kept", "{held}");
     Ok(())
 }
 
