@@ -338,4 +338,4 @@ pub(crate) fn as_counted(seq: i64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -21,9 +21,9 @@ use object_store::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufWriter};
 
-/// Where files are, and what says whose they are.
+/// Where files are, and where each cluster that has some there says so.
 const FILES: &str = "packs";
-const OWNER: &str = "cluster";
+const MARKS: &str = "clusters";
 
 /// Bytes of a file that are in memory at once; a file of no more is put whole.
 const PIECE: usize = 8 << 20;
@@ -120,18 +120,25 @@ impl PackStore {
         }
     }
 
-    /// Makes the store that of one cluster, or says whether it is.
-    pub(crate) async fn claim(&self, cluster: &str) -> io::Result<bool> {
-        let place = Path::from(OWNER);
+    /// Puts the mark of a cluster there, unless it is; durable on return.
+    pub(crate) async fn put_mark(&self, mark: &str, cluster: &str) -> io::Result<()> {
+        let place = Path::from(format!("{MARKS}/{mark}"));
         let create = PutOptions::from(PutMode::Create);
         let content = cluster.to_owned().into_bytes();
         match self.store.put_opts(&place, content.into(), create).await {
-            Ok(_) => return Ok(true),
-            Err(Error::AlreadyExists { .. }) => {}
-            Err(error) => return Err(io::Error::other(error)),
+            Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(io::Error::other(error)),
         }
-        let owner = self.store.get(&place).await?.bytes().await?;
-        Ok(owner == cluster.as_bytes())
+    }
+
+    /// The marks of all clusters that have files there.
+    pub(crate) async fn marks(&self) -> io::Result<Vec<String>> {
+        let found = self.store.list(Some(&Path::from(MARKS)));
+        let marks = found.map_err(io::Error::from).try_filter_map(|found| {
+            let mark = found.location.filename().map(str::to_owned);
+            future::ready(Ok(mark))
+        });
+        marks.try_collect().await
     }
 
     /// Every file, with its size.

@@ -13,6 +13,9 @@
 //!   was the whole log.
 //! - It goes after the grace time, which is longer than it takes to fetch it, and once every node that was
 //!   heard of within `cluster_away` has applied the records that replaced it.
+//! - A cluster puts its mark into the store before anything else. While there are two, nothing is removed:
+//!   no cluster knows what the other one names. A sweep that looked for marks before the other one came may
+//!   write its files down as unneeded; the next sweep finds both marks before it would remove them.
 
 use std::{collections::HashSet, fs, io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -41,7 +44,7 @@ const AT_ONCE: usize = 500;
 const MAX_REMOVALS: usize = 8;
 /// The name of a snapshot while it is read, in the data directory.
 const FILE: &str = "snapshot.swept";
-/// The key of the cluster that says whose an object store is; no node keeps it in a file.
+/// The key of the cluster that is its mark in an object store; no node keeps it in a file.
 const STORE_KEY: &str = "packs";
 
 /// Why nothing was removed.
@@ -50,13 +53,17 @@ const STORE_KEY: &str = "packs";
 pub enum SweepError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    #[error("the object store cannot be looked through")]
+    #[error("the object store cannot be used")]
     Io(#[from] io::Error),
     #[error(
         "the object store has packs of another cluster: nothing is removed from it. Give each cluster a \
-         cluster_packs of its own"
+         cluster_packs of its own; if the other one is gone for good, remove all that is in clusters/ but \
+         {own}"
     )]
-    Shared,
+    Shared {
+        /// The mark of this cluster.
+        own: String,
+    },
     #[error("the node is shutting down")]
     Stopped,
 }
@@ -107,6 +114,20 @@ grip_db::statements! {
 }
 
 impl Cluster {
+    /// Puts the mark of this cluster into the object store, and returns it. Comes before anything else that
+    /// is put there.
+    pub async fn mark(&self, packs: &PackStore) -> Result<String, SweepError> {
+        let member = self.member();
+        let made = format!("{} {} {}", member.cluster, member.node, self.db().now_ms());
+        let made = blake3::hash(made.as_bytes()).to_hex().to_string();
+        self.keep_key(STORE_KEY, &made).await?;
+        let keys = self.keys().await?;
+        let own = keys.into_iter().find(|(key, _)| key == STORE_KEY);
+        let own = own.map_or(made, |(_, own)| own);
+        packs.put_mark(&own, &member.cluster).await?;
+        Ok(own)
+    }
+
     /// What is in the object store, as the leader last found it.
     pub async fn stored_totals(&self) -> Result<Option<StoredTotals>, ClusterError> {
         let name = [self.member().cluster.as_str().into()];
@@ -167,7 +188,7 @@ impl Sweep {
             return Ok(());
         }
         self.due = Instant::now() + self.options.pause();
-        self.claim().await?;
+        self.check_marks().await?;
         let oldest = self.advance().await?;
         let (named, seq) = self.named().await?;
         let found = self.look_through(oldest, &named, seq).await?;
@@ -175,23 +196,13 @@ impl Sweep {
     }
 
     /// Sees that no other cluster has its packs in this store.
-    async fn claim(&self) -> Result<(), SweepError> {
-        let member = self.cluster.member();
-        let made = format!(
-            "{} {} {}",
-            member.cluster,
-            member.node,
-            self.cluster.db().now_ms()
-        );
-        let made = blake3::hash(made.as_bytes()).to_hex().to_string();
-        self.cluster.keep_key(STORE_KEY, &made).await?;
-        let keys = self.cluster.keys().await?;
-        let own = keys.into_iter().find(|(key, _)| key == STORE_KEY);
-        let own = own.map_or(made, |(_, own)| own);
-        if self.packs.claim(&own).await? {
+    async fn check_marks(&self) -> Result<(), SweepError> {
+        let own = self.cluster.mark(&self.packs).await?;
+        let marks = self.packs.marks().await?;
+        if marks.iter().all(|mark| *mark == own) {
             Ok(())
         } else {
-            Err(SweepError::Shared)
+            Err(SweepError::Shared { own })
         }
     }
 
@@ -377,3 +388,6 @@ fn add_names(change: &LoggedChange, named: &mut HashSet<FileName>) {
         .filter_map(|file: &PackFile| FileName::of(file));
     named.extend(names);
 }
+
+#[cfg(test)]
+mod tests;

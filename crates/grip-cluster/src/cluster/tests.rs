@@ -8,12 +8,16 @@ use grip_types::Identifier;
 use super::*;
 use crate::{Log, PackStore, log::GIT};
 
-const LEASE: Duration = Duration::from_secs(60);
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
-async fn node(server: &PostgresServer, name: &str) -> Cluster {
+pub(crate) async fn node(server: &PostgresServer, name: &str) -> Cluster {
+    node_of(server, "harbour", name).await
+}
+
+pub(crate) async fn node_of(server: &PostgresServer, cluster: &str, name: &str) -> Cluster {
     let db = Db::connect(&Server::new(server.url(), name)).await.unwrap();
     let member = Member {
-        cluster: "harbour".to_owned(),
+        cluster: cluster.to_owned(),
         node: name.to_owned(),
         address: "127.0.0.1:7334".to_owned(),
     };

@@ -275,15 +275,12 @@ impl Snapshots {
         cutting.await
     }
 
-    /// Removes a snapshot that later ones have replaced.
+    /// Forgets a snapshot that later ones have replaced. Its file is swept after the grace time, as packs
+    /// are: a backup of the database may name it.
     async fn forget(&self, old: &Snapshot) -> Result<(), SnapshotError> {
         let values = [self.name(), old.seq.into()];
         let forgotten = self.cluster.db().execute(&sql::FORGET, &values).await;
         forgotten.map_err(ClusterError::from)?;
-        // What a crash leaves here is swept.
-        if let Some(name) = FileName::parse(&old.object) {
-            self.packs.remove(&name).await?;
-        }
         Ok(())
     }
 
@@ -321,3 +318,6 @@ fn write(
 pub(crate) fn change(payload: &[u8]) -> io::Result<LoggedChange> {
     serde_json::from_slice(payload).map_err(io::Error::other)
 }
+
+#[cfg(test)]
+mod tests;

@@ -496,17 +496,31 @@ impl Packs {
         disk::remove_file(&self.list(identifier, STORED))
     }
 
-    /// Has everything that was stored fetched again where it is not on this disk any more.
-    pub(super) fn note_lost(&self, identifier: &Identifier) -> io::Result<()> {
+    /// Has everything that was stored fetched again where `remove` takes it from this disk, also if that
+    /// is cut short. Nobody fetches meanwhile: to them nothing would be missing yet.
+    pub(super) fn lose(
+        &self,
+        identifier: &Identifier,
+        remove: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
         if !self.is_cached() {
-            return Ok(());
+            return remove();
         }
+        let lost = self.cache.exclusively(identifier, true, || {
+            self.note_lost(identifier)?;
+            let removed = remove();
+            self.cache.changed.notify_one();
+            removed
+        });
+        lost.unwrap_or(Ok(()))
+    }
+
+    fn note_lost(&self, identifier: &Identifier) -> io::Result<()> {
         let _listing = self.cache.listing.lock();
         let stored = StoredPacks::read(&self.list(identifier, STORED))?;
         if !stored.is_empty() {
             stored.write(&self.list(identifier, MISSING))?;
             self.cache.set_cold(identifier);
-            self.cache.changed.notify_one();
         }
         Ok(())
     }

@@ -79,6 +79,10 @@ impl Packs {
         identifier: &Identifier,
         packs: &[DamagedPack],
     ) -> io::Result<()> {
+        self.lose(identifier, || self.move_aside(identifier, packs))
+    }
+
+    fn move_aside(&self, identifier: &Identifier, packs: &[DamagedPack]) -> io::Result<()> {
         let dir = pack_dir(&self.objects(identifier));
         let aside = self.layout.damaged(identifier);
         disk::make_dirs(&self.layout.root, &aside)?;
@@ -98,7 +102,7 @@ impl Packs {
         disk::remove_file(&graph_file(&self.objects(identifier)))?;
         disk::sync_dir(&dir)?;
         self.changed(identifier);
-        self.note_lost(identifier)
+        Ok(())
     }
 }
 

@@ -58,6 +58,8 @@ impl Repositories {
             LoggedChange::RemoveStore { identifier } => {
                 let is_gone = self.remove_store(identifier)? || !self.has_store(identifier)?;
                 if !is_gone {
+                    let followed = self.leave_store(identifier);
+                    followed.map_err(|source| unreachable_objects(identifier, source))?;
                     return Ok(Applied::StillRead);
                 }
             }
@@ -92,6 +94,16 @@ impl Repositories {
     fn has_store(&self, identifier: &Identifier) -> Result<bool, RefUpdateError> {
         let has = disk::is_real_dir(&self.inner.layout.store(identifier));
         Ok(has.map_err(|source| unreachable_objects(identifier, source))?)
+    }
+
+    /// Has nobody count on what is in a store that is to go.
+    fn leave_store(&self, identifier: &Identifier) -> io::Result<()> {
+        let packs = &self.inner.packs;
+        if !packs.is_cached() {
+            return Ok(());
+        }
+        let _turn = self.inner.lock(identifier);
+        packs.follow_removal(identifier)
     }
 
     fn add_pack(

@@ -8,8 +8,8 @@ use std::{
 };
 
 use grip_git::{
-    Applied, CachedFrom, ChangeLog, GarbageRemoval, LoggedBy, LoggedChange, LoggedState, PackFile,
-    PackSource, Payer, Protocol, Repositories,
+    Applied, CachedFrom, ChangeLog, DamagedPack, GarbageRemoval, LoggedBy, LoggedChange,
+    LoggedState, PackFile, PackSource, Payer, Protocol, Repositories,
 };
 use grip_types::{Oid, RepoAddr};
 use parking_lot::Mutex;
@@ -611,4 +611,67 @@ async fn packs_are_not_fetched_onto_a_full_disk() {
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("no room"), "{cause}");
     assert!(log.fetched.lock().is_empty() && copy.is_cold(&repo.identifier));
+}
+
+/// A store that got new packs before it could go has nothing of before in its list: those files may be gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_comes_again_before_it_went_fetches_nothing_of_before() {
+    let (leader, log) = logged();
+    let repo = repo(ALICE, "project");
+    leader.create(&repo).unwrap();
+    leader.publish(&repo, &Work::example()).await;
+    let copy = cached(&log, Some(0));
+    log.replay(&copy, 0);
+    copy.warm(&repo.identifier).unwrap();
+    let before = log.len();
+    leader.remove(&repo).unwrap();
+    assert!(leader.remove_store(&repo.identifier).unwrap());
+    // A client that has not sent its request yet.
+    let (_client, request) = tokio::io::duplex(64);
+    let reading = copy.upload_pack(&repo, Protocol::V2, Payer::Unknown, request);
+    let reading = reading.unwrap();
+    log.replay(&copy, before);
+    assert_eq!(copy.outdated(), std::slice::from_ref(&repo.identifier));
+    for file in fs::read_dir(log.packs.path()).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    let before = log.len();
+    let work = Work::new();
+    work.commit("new.txt", "new\n");
+    leader.create(&repo).unwrap();
+    leader.publish(&repo, &work).await;
+    log.replay(&copy, before);
+    drop(reading);
+    assert_eq!(copy.evict().unwrap().stores, 1);
+    copy.warm(&repo.identifier).unwrap();
+    assert_eq!(copy.packs(&repo.identifier).len(), 1);
+    assert!(copy.fsck(&repo).await.unwrap().is_clean);
+}
+
+/// What is set aside is noted as missing before it goes: a crash in between has it fetched again.
+#[tokio::test(flavor = "multi_thread")]
+async fn packs_are_missing_before_they_are_set_aside() {
+    let (leader, log) = logged();
+    let (repo, _) = story(&leader).await;
+    let copy = cached(&log, None);
+    log.replay(&copy, 0);
+    copy.warm(&repo.identifier).unwrap();
+    let packs = copy.packs(&repo.identifier);
+    let damaged = packs.iter().map(|file| DamagedPack {
+        name: file.trim_end_matches(".pack").to_owned(),
+        reason: "it is cut short".to_owned(),
+    });
+    let damaged: Vec<DamagedPack> = damaged.collect();
+    // A file where the directory should be: nothing can be moved.
+    let aside = copy.root().join(".damaged");
+    fs::write(&aside, "").unwrap();
+    copy.set_aside(&repo.identifier, &damaged).unwrap_err();
+    fs::remove_file(&aside).unwrap();
+    assert_eq!(copy.packs(&repo.identifier), packs);
+    let copy = reopened(copy, &log, None);
+    assert!(copy.is_cold(&repo.identifier));
+    copy.set_aside(&repo.identifier, &damaged).unwrap();
+    assert!(copy.packs(&repo.identifier).is_empty());
+    copy.warm(&repo.identifier).unwrap();
+    assert!(copy.fsck(&repo).await.unwrap().is_clean);
 }

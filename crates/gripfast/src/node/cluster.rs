@@ -79,7 +79,8 @@ pub(super) async fn follow(
     member.end(leading).await
 }
 
-/// Reaches the database and the store of packs, under the name of this node.
+/// Reaches the database and the store of packs, under the name of this node. The store has the mark of the
+/// cluster on return, before any of its packs.
 async fn enter(settings: &Settings) -> anyhow::Result<(Cluster, PackStore)> {
     let place = settings.cluster.cluster_packs.clone().unwrap_or_default();
     let name = &settings.cluster.cluster_name;
@@ -97,6 +98,8 @@ async fn enter(settings: &Settings) -> anyhow::Result<(Cluster, PackStore)> {
         address: settings.cluster_address().to_string(),
     };
     let cluster = Cluster::open(db, member).await?;
+    let marked = cluster.mark(&packs).await;
+    marked.with_context(|| format!("cannot write to cluster_packs ({place})"))?;
     Ok((cluster, packs))
 }
 

@@ -190,6 +190,19 @@ impl Packs {
         Ok(())
     }
 
+    /// Follows the removal of a store that cannot go yet; durable on return. All that is in it is outdated,
+    /// and nothing of it is fetched again, whatever comes into the store until it goes. The caller holds
+    /// the lock.
+    pub(crate) fn follow_removal(&self, identifier: &Identifier) -> io::Result<()> {
+        let listed = self.listed(identifier)?;
+        let is_followed = listed.is_empty() && self.is_outdated(identifier);
+        if is_followed && !self.is_cold(identifier) {
+            return Ok(());
+        }
+        let removed: Vec<String> = listed.packs().map(|pack| pack.name.clone()).collect();
+        self.follow_replacement(identifier, &[], &removed, true)
+    }
+
     /// The stores that have outdated packs.
     pub(crate) fn outdated(&self) -> Vec<Identifier> {
         self.cache.outdated.lock().iter().cloned().collect()
@@ -212,6 +225,7 @@ impl Packs {
             return Ok(false);
         };
         let fetched = self.cache.exclusively(identifier, true, || {
+            let _in_use = self.borrow(identifier);
             let listed = self.listed(identifier)?;
             let missing = listed
                 .packs()
