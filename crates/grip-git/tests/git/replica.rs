@@ -478,7 +478,7 @@ async fn a_repacked_store_is_fetched_as_few_packs() {
     let new = cached(&log, None);
     log.replay(&new, 0);
     new.warm(&repo.identifier).unwrap();
-    assert_eq!(new.packs(&repo.identifier).len(), 2 * listed(&log).len());
+    assert_eq!(new.packs(&repo.identifier).len(), listed(&log).len());
     assert!(new.fsck(&repo).await.unwrap().is_clean);
     // What was evicted comes back from the new packs; nothing is said twice.
     assert_eq!(leader.evict().unwrap().stores, 1);
