@@ -1,6 +1,6 @@
 //! Collection in a cluster: objects and packs that nobody needs leave the nodes and the object store.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use grip_testkit::{Author, LocalProject, WorkTree, git, until_ok};
 use nostr::prelude::Event;
 
@@ -127,29 +127,30 @@ async fn what_nobody_needs_leaves_the_nodes_and_the_object_store(packs: Packs) -
     cluster.stop_and_compare().await
 }
 
-/// Steps of a leader from the collection of objects to the removal of files.
-const OF_LEADER: [&str; 6] = [
-    "git.collect.stored",
-    "git.collect.logged",
-    "git.collect.written",
-    "git.collect.removed",
-    "cluster.sweep_noted:3",
-    "cluster.swept",
-];
+/// A test of its own for each step of a leader, from the collection of objects to the removal of files.
+macro_rules! killed_at {
+    ($($name:ident: $point:literal,)*) => {
+        mod leader_killed {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() -> anyhow::Result<()> {
+                super::leader_killed_at($point).await
+            })*
+        }
+    };
+}
+
+killed_at! {
+    when_new_packs_are_stored: "git.collect.stored",
+    when_they_are_logged: "git.collect.logged",
+    when_they_are_on_its_disk: "git.collect.written",
+    when_its_old_packs_are_gone: "git.collect.removed",
+    when_what_nothing_names_is_noted: "cluster.sweep_noted:3",
+    when_it_is_removed: "cluster.swept",
+}
 
 /// Killed between the upload of new packs and their record, between the record and its own files, or between
 /// the look through the object store and a removal, a leader loses nothing, and what is left is removed by the
 /// next one.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_killed_while_it_collects_loses_nothing() -> Result<()> {
-    for point in OF_LEADER {
-        leader_killed_at(point)
-            .await
-            .with_context(|| format!("killed at {point}"))?;
-    }
-    Ok(())
-}
-
 async fn leader_killed_at(point: &str) -> Result<()> {
     let mut cluster = Cluster::start_with(0, &SOON).await?;
     let leader = cluster.prepare()?;
