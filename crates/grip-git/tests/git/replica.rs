@@ -668,10 +668,13 @@ async fn packs_are_missing_before_they_are_set_aside() {
     copy.set_aside(&repo.identifier, &damaged).unwrap_err();
     fs::remove_file(&aside).unwrap();
     assert_eq!(copy.packs(&repo.identifier), packs);
+    // As after a crash once they were moved.
+    let dir = copy.store(&repo.identifier).join("objects/pack");
+    for file in fs::read_dir(&dir).unwrap() {
+        fs::remove_file(file.unwrap().path()).unwrap();
+    }
     let copy = reopened(copy, &log, None);
     assert!(copy.is_cold(&repo.identifier));
-    copy.set_aside(&repo.identifier, &damaged).unwrap();
-    assert!(copy.packs(&repo.identifier).is_empty());
     copy.warm(&repo.identifier).unwrap();
     assert!(copy.fsck(&repo).await.unwrap().is_clean);
 }
