@@ -350,7 +350,7 @@ mod tests {
         let mut unread = limits.fetch(endless(), permit.unwrap(), None, repo, rest);
         assert!(unread.next().await.unwrap().is_ok());
         assert!(!request.make_room(), "it was read a moment ago");
-        tokio::time::advance(MAX_PAUSE).await;
+        tokio::time::advance(MAX_PAUSE_WITH_MEMORY).await;
         assert_eq!(request.slow_bytes_per_second(), Some(0));
         let at_work = unread.0.state.lock();
         assert!(!request.make_room(), "its client may be reading now");
