@@ -142,7 +142,6 @@ macro_rules! killed_at {
 killed_at! {
     when_new_packs_are_stored: "git.collect.stored",
     when_they_are_logged: "git.collect.logged",
-    when_they_are_on_its_disk: "git.collect.written",
     when_its_old_packs_are_gone: "git.collect.removed",
     when_what_nothing_names_is_noted: "cluster.sweep_noted:3",
     when_it_is_removed: "cluster.swept",
