@@ -114,8 +114,7 @@ grip_db::statements! {
 }
 
 impl Cluster {
-    /// Puts the mark of this cluster into the object store, and returns it. Comes before anything else that
-    /// is put there.
+    /// Puts the mark of this cluster into the object store, and returns it.
     pub async fn mark(&self, packs: &PackStore) -> Result<String, SweepError> {
         let member = self.member();
         let made = format!("{} {} {}", member.cluster, member.node, self.db().now_ms());
@@ -160,6 +159,8 @@ pub(crate) struct Sweep {
     options: SweepOptions,
     group: TaskGroup,
     due: Instant,
+    /// The mark of the cluster is in the store.
+    is_marked: bool,
 }
 
 impl Sweep {
@@ -179,11 +180,15 @@ impl Sweep {
             options,
             group,
             due: Instant::now() + options.pause(),
+            is_marked: false,
         }
     }
 
     /// Sweeps if that is due. The caller makes no snapshot and trims nothing meanwhile.
     pub(crate) async fn run_if_due(&mut self) -> Result<(), SweepError> {
+        // As soon as the node leads, so that no other cluster takes its packs for nobody's. A store that does
+        // not answer is asked again; the sweep says why.
+        self.is_marked = self.is_marked || self.cluster.mark(&self.packs).await.is_ok();
         if Instant::now() < self.due {
             return Ok(());
         }

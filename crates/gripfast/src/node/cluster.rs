@@ -20,7 +20,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use grip_cluster::{
     Cluster, FollowError, Follower, Lease, Member, PackStore, Position, SnapshotOptions,
-    SweepError, SweepOptions, Tip,
+    SweepOptions, Tip,
 };
 use grip_git::Repositories;
 use grip_store::EventStore;
@@ -79,8 +79,7 @@ pub(super) async fn follow(
     member.end(leading).await
 }
 
-/// Reaches the database and the store of packs, under the name of this node. Where the store answers, it has
-/// the mark of the cluster on return, before any of its packs.
+/// Reaches the database and the store of packs, under the name of this node.
 async fn enter(settings: &Settings) -> anyhow::Result<(Cluster, PackStore)> {
     let place = settings.cluster.cluster_packs.clone().unwrap_or_default();
     let name = &settings.cluster.cluster_name;
@@ -98,19 +97,6 @@ async fn enter(settings: &Settings) -> anyhow::Result<(Cluster, PackStore)> {
         address: settings.cluster_address().to_string(),
     };
     let cluster = Cluster::open(db, member).await?;
-    match cluster.mark(&packs).await {
-        Ok(_) => {}
-        // A node serves what it has without the store. Sweeps mark it too, and the grace time of another
-        // cluster that sweeps it is longer than the pause between two of them.
-        Err(SweepError::Io(error)) => {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(
-                error,
-                "failed to mark cluster_packs, next attempt with the next sweep"
-            );
-        }
-        Err(error) => return Err(error.into()),
-    }
     Ok((cluster, packs))
 }
 

@@ -47,6 +47,8 @@ pub(crate) async fn adopt(settings: &Settings) -> anyhow::Result<Adopted> {
         "{} is a member of the cluster already",
         data_dir.display()
     );
+    let marked = cluster.mark(&packs).await;
+    marked.context("cannot write to cluster_packs")?;
     keys::give(&cluster, data_dir).await?;
     let rows = take_rows(settings, &cluster).await?;
     let group = TaskGroup::new("adopt");
