@@ -668,13 +668,15 @@ async fn packs_are_missing_before_they_are_set_aside() {
     copy.set_aside(&repo.identifier, &damaged).unwrap_err();
     fs::remove_file(&aside).unwrap();
     assert_eq!(copy.packs(&repo.identifier), packs);
+    assert!(copy.is_cold(&repo.identifier));
     // As after a crash once they were moved.
     let dir = copy.store(&repo.identifier).join("objects/pack");
     for file in fs::read_dir(&dir).unwrap() {
         fs::remove_file(file.unwrap().path()).unwrap();
     }
+    // The start may read it, and fetches it for that.
     let copy = reopened(copy, &log, None);
-    assert!(copy.is_cold(&repo.identifier));
     copy.warm(&repo.identifier).unwrap();
+    assert_eq!(copy.packs(&repo.identifier), packs);
     assert!(copy.fsck(&repo).await.unwrap().is_clean);
 }
