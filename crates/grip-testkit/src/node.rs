@@ -336,14 +336,13 @@ impl Node {
         self.as_operator(command)
     }
 
-    /// Lines that the operator types into a shell, where `gripfast` is this binary and the account
-    /// `gripfast` that of the test; the first one that fails ends them.
+    /// Lines that the operator types into a shell, where `gripfast` is this binary; the first one that
+    /// fails ends them.
     #[expect(clippy::disallowed_methods, reason = "tests run the real binary")]
     pub fn shell(&self, lines: &str) -> tokio::process::Command {
         let mut command = tokio::process::Command::new("sh");
         let script = format!(
             "gripfast() {{ '{}' \"$@\"; }}\n\
-             chown() {{ shift 2; command chown -R \"$(id -u):\" \"$@\"; }}\n\
              set -e\n{lines}",
             self.binary.display()
         );

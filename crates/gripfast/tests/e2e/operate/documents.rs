@@ -69,6 +69,8 @@ async fn the_commands_about_backups_are_as_documented() -> Result<()> {
             "systemctl start gripfast" => node.launch().await?,
             line => {
                 let line = line.replace("/mnt/backup", &backups.to_string_lossy());
+                // The account of the test.
+                let line = line.replace("chown -R gripfast:", "command chown -R \"$(id -un)\":");
                 let line = line.replace("/var/lib/gripfast", &node.data_dir().to_string_lossy());
                 let output = node.shell(&line).output().await?;
                 let errors = String::from_utf8_lossy(&output.stderr);
@@ -87,7 +89,7 @@ async fn the_commands_about_backups_are_as_documented() -> Result<()> {
     );
     let served = git::ls_remote(&project.url(&node)).await?;
     ensure!(
-        served.iter().any(|(oid, _)| *oid == project.tip),
+        served.iter().any(|(_, oid)| *oid == project.tip),
         "{served:?}"
     );
     let damaged = node.data_dir().with_extension("damaged");
