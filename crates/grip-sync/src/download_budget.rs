@@ -8,7 +8,7 @@
 //! Looks at the refs of other servers have a part of the total to themselves: fetches of strangers put
 //! none off, and looks of whatever size leave nearly all of what is reserved for those who are served.
 //!
-//! What was used is forgotten evenly over the window. Nothing of it outlives the process. What came and
+//! Use decays evenly over the window. Nothing of it outlives the process. A download that was received and
 //! could not be kept because this node failed is given back to the authors ([`grip_types::Charge`]); it
 //! counts in the total all the same, which is what the link carried.
 

@@ -55,7 +55,7 @@ impl FakeRelay {
         Self::behaving(address, Behaviour::Mute).await
     }
 
-    /// One that sends `event` without end to whoever asks for anything, and hears nothing more.
+    /// One that answers any request with `event` without end, and reads nothing more.
     pub async fn flooding(address: &str, event: Value) -> Result<Self> {
         Self::behaving(address, Behaviour::Flood(Arc::new(event))).await
     }

@@ -13,7 +13,7 @@
 //! nobody has work done for nothing by sending what is refused at its end. A refusal charges neither author
 //! nor repository: anybody can push below their names.
 //!
-//! What was charged ahead is given back by who charged it: each budget says how.
+//! A budget that charges in advance refunds the difference itself, and says how.
 
 /// What has become of something that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

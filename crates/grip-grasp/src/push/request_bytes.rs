@@ -5,7 +5,7 @@
 //! of the keys that signed the events, and that of the repository. Each comes back in the course of a day.
 //! One network has at most a quarter of what is free of a repository, so that many leave some to others.
 //!
-//! What was taken is given back unless it is kept; what was sent and refused costs the network a part
+//! Bytes that were reserved are refunded unless the push is kept; a refused push costs its network a part
 //! ([`grip_types::Charge`]).
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
