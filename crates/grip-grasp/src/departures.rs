@@ -9,7 +9,7 @@ use std::{
 };
 
 use grip_nostr::{Event, EventId, PublicKey, RepoAddr, Timestamp};
-use grip_purgatory::{Change, Row};
+use grip_purgatory::{Change, Expired, Row};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +41,11 @@ impl Departure {
 
     /// Says whether it counts more than `event` of the same address (NIP-01).
     pub(crate) fn supersedes(&self, event: &Event) -> bool {
-        self.created_at > event.created_at
-            || (self.created_at == event.created_at && self.id < event.id)
+        self.rank() > Self::by(event).rank()
+    }
+
+    fn rank(&self) -> (Timestamp, Reverse<EventId>) {
+        (self.created_at, Reverse(self.id))
     }
 }
 
@@ -125,6 +128,65 @@ impl Departures {
         let going = going.filter(|(had_data, ..)| *had_data == first_had_data);
         going.map(|(.., addr)| addr.clone()).collect()
     }
+
+    /// What is to be remembered of a departure, and what the journal has to be told before; nothing if a
+    /// later one is remembered.
+    fn note(
+        &self,
+        addr: &RepoAddr,
+        departure: Departure,
+        is_served: bool,
+    ) -> Option<(Remembered, Vec<Change>)> {
+        let known = self.by_addr.lock().get(addr).copied();
+        if known.is_some_and(|known| known.departure.rank() >= departure.rank()) {
+            return None;
+        }
+        let remembered = Remembered {
+            departure,
+            was_served: is_served || known.is_some_and(|known| known.was_served),
+            noted: now().get(),
+        };
+        let mut changes = Vec::new();
+        for going in self.make_room(MAX_REMEMBERED) {
+            changes.push(removal(&going));
+            self.by_addr.lock().remove(&going);
+        }
+        let payload = serde_json::to_string(&remembered).expect("plain values are always JSON");
+        changes.push(Change::Put(Row {
+            class: CLASS.to_owned(),
+            key: addr.path(),
+            identifier: addr.identifier.as_str().to_owned(),
+            payload,
+            expires_at: remembered.noted,
+        }));
+        Some((remembered, changes))
+    }
+
+    /// Remembers the held announcements whose own time is over; returns what the journal has to be told,
+    /// together with their removal.
+    pub(crate) fn remember_ended(&self, expired: &[Expired]) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for expired in expired {
+            let Expired::Announcement {
+                addr,
+                event_id,
+                created_at,
+                has_ended: true,
+            } = expired
+            else {
+                continue;
+            };
+            let departure = Departure {
+                id: *event_id,
+                created_at: *created_at,
+            };
+            if let Some((remembered, mut noted)) = self.note(addr, departure, false) {
+                changes.append(&mut noted);
+                self.by_addr.lock().insert(addr.clone(), remembered);
+            }
+        }
+        changes
+    }
 }
 
 impl Core {
@@ -134,37 +196,13 @@ impl Core {
         addr: &RepoAddr,
         event: &Event,
     ) -> Result<(), GraspError> {
-        let known = self.departures.get(addr);
-        let departure = Departure::by(event);
-        if known.is_some_and(|known| known == departure || known.supersedes(event)) {
-            return Ok(());
+        let is_served = self.hosted.status(addr) == Some(RepositoryStatus::Served);
+        let noted = self.departures.note(addr, Departure::by(event), is_served);
+        if let Some((remembered, changes)) = noted {
+            self.write_held(changes).await?;
+            let mut by_addr = self.departures.by_addr.lock();
+            by_addr.insert(addr.clone(), remembered);
         }
-        let mut changes = Vec::new();
-        for going in self.departures.make_room(MAX_REMEMBERED) {
-            changes.push(removal(&going));
-            self.departures.by_addr.lock().remove(&going);
-        }
-        let noted = now().get();
-        let had_data = {
-            let by_addr = self.departures.by_addr.lock();
-            by_addr.get(addr).is_some_and(|before| before.was_served)
-        };
-        let remembered = Remembered {
-            departure,
-            was_served: had_data || self.hosted.status(addr) == Some(RepositoryStatus::Served),
-            noted,
-        };
-        let payload = serde_json::to_string(&remembered).expect("plain values are always JSON");
-        changes.push(Change::Put(Row {
-            class: CLASS.to_owned(),
-            key: addr.path(),
-            identifier: addr.identifier.as_str().to_owned(),
-            payload,
-            expires_at: noted,
-        }));
-        self.write_held(changes).await?;
-        let mut by_addr = self.departures.by_addr.lock();
-        by_addr.insert(addr.clone(), remembered);
         Ok(())
     }
 

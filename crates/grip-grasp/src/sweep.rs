@@ -92,7 +92,11 @@ impl Core {
         // Memory has ended them, whatever becomes of the journal: a row that stays is ended again
         // by the next start.
         let (expired, journalled) = self
-            .try_held(|purgatory| Ok(purgatory.cleanup(now)))
+            .try_held(|purgatory| {
+                let (expired, mut changes) = purgatory.cleanup(now);
+                changes.append(&mut self.departures.remember_ended(&expired));
+                Ok((expired, changes))
+            })
             .await?;
         let mut swept = Swept::default();
         let credited = self.credit_requests().await;
@@ -129,7 +133,7 @@ impl Core {
             Expired::Placeholder { event_id, repo, .. } => {
                 swept.refs += usize::from(self.end_ref(event_id, repo).await?);
             }
-            Expired::Announcement { addr, event_id } => {
+            Expired::Announcement { addr, event_id, .. } => {
                 tracing::info!(repository = %addr, %event_id, "announcement expired");
                 swept.events += 1;
             }

@@ -267,6 +267,30 @@ async fn g01_122_an_expired_announcement_is_a_departure_whatever_sees_it_first()
     scene.node.agrees().await;
 }
 
+/// Found by the model: an older announcement was held again after one that had waited for its data was over.
+#[tokio::test]
+async fn g01_122_an_announcement_that_is_over_while_it_waits_is_a_departure_too() {
+    let (owner, mut node) = (Author::new(), Node::start().await);
+    let older = announce(&owner, "x", &[]);
+    node.accepts(&older, HELD).await;
+    let end = later(2);
+    let ends = vec![tag(["expiration", &end.as_secs().to_string()])];
+    let announcement = owner.announcement_at(SERVICE, "x", ends, later(1));
+    node.accepts(&announcement, HELD).await;
+    until_true("its time is over", || Timestamp::now() >= end)
+        .await
+        .unwrap();
+    node.grasp().sweep(in_minutes(0)).await;
+    for _ in 0..2 {
+        node.refuses(&older, "left this server").await;
+        assert_eq!(node.grasp().repository(&addr(&owner, "x")), None);
+        node.restart().await;
+    }
+    // Its owner may come back.
+    node.accepts(&announce_at(&owner, "x", &[], later(3)), HELD)
+        .await;
+}
+
 #[tokio::test]
 async fn g01_122_an_expired_state_gives_way_to_the_one_before_it() {
     let scene = Scene::new().await;

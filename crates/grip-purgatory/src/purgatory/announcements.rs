@@ -204,6 +204,8 @@ impl Purgatory {
         made.expired.push(Expired::Announcement {
             addr: addr.clone(),
             event_id,
+            created_at: entry.held.event.created_at(),
+            has_ended,
         });
     }
 

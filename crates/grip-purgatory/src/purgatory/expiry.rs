@@ -1,6 +1,6 @@
 //! Expiry of entries, and the memory of expired events.
 
-use grip_nostr::{EventId, RepoAddr};
+use grip_nostr::{EventId, RepoAddr, Timestamp};
 use grip_types::{Identifier, Oid, Origin};
 
 use super::{MadeRoom, Purgatory, Waiting};
@@ -12,7 +12,13 @@ pub enum Expired {
     /// The announcement is hidden from now on: its empty repository must go.
     AnnouncementRepository(RepoAddr),
     /// The announcement is forgotten.
-    Announcement { addr: RepoAddr, event_id: EventId },
+    Announcement {
+        addr: RepoAddr,
+        event_id: EventId,
+        created_at: Timestamp,
+        /// By the event's own end (NIP-40), not for want of data.
+        has_ended: bool,
+    },
     State {
         identifier: Identifier,
         event_id: EventId,

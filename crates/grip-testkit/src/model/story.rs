@@ -381,10 +381,7 @@ impl<'a, S: Subject> Story<'a, S> {
             }
             None => {
                 let server = self.node.service();
-                let before = self.announced(who);
-                let was_served = before.is_some_and(|it| it.lists_us() && it.was == Status::Served);
-                let is_taken = self.announce(who, &server, &[], Some(end)).await?;
-                if is_taken && was_served {
+                if self.announce(who, &server, &[], Some(end)).await? {
                     self.note_departure(who);
                 }
             }

@@ -21,12 +21,18 @@ fn g01_20_an_announcement_is_hidden_first_and_forgotten_a_day_later() {
     assert_eq!(entry.phase, Phase::Hidden);
     assert_eq!(purgatory.count().hidden_announcements, 1);
 
-    let event_id = entry.held.id();
+    let (event_id, created_at) = (entry.held.id(), entry.held.event.created_at());
     let end = NOW + LIFETIME + HIDDEN_LIFETIME;
     assert!(purgatory.cleanup(end - SECOND).0.is_empty());
     let (expired, changes) = purgatory.cleanup(end);
     let addr = addr(&keys);
-    assert_eq!(expired, [Expired::Announcement { addr, event_id }]);
+    let forgotten = Expired::Announcement {
+        addr,
+        event_id,
+        created_at,
+        has_ended: false,
+    };
+    assert_eq!(expired, [forgotten]);
     assert!(matches!(&changes[..], [Change::Remove { .. }]));
     assert_eq!(purgatory, Purgatory::default());
 }
@@ -100,7 +106,7 @@ fn an_announcement_whose_own_time_is_over_goes_with_its_repository_at_once() {
     let tag = (end.get() / 1000).to_string();
     let tags = [["d", "repo"], ["expiration", &tag]];
     let event = event(&keys, kinds::ANNOUNCEMENT, 1, &tags);
-    let (event_id, addr) = (event.id, addr(&keys));
+    let (event_id, created_at, addr) = (event.id, event.created_at, addr(&keys));
     let mut purgatory = Purgatory::default();
     let added = purgatory.add_announcement(event, identifier("repo"), Origin::Submitted, NOW);
     let _ = added.unwrap();
@@ -109,7 +115,12 @@ fn an_announcement_whose_own_time_is_over_goes_with_its_repository_at_once() {
         expired,
         [
             Expired::AnnouncementRepository(addr.clone()),
-            Expired::Announcement { addr, event_id }
+            Expired::Announcement {
+                addr,
+                event_id,
+                created_at,
+                has_ended: true,
+            }
         ]
     );
     assert_eq!(purgatory, Purgatory::default());
