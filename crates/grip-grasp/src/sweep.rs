@@ -91,13 +91,16 @@ impl Core {
         let _alone = self.sweeping.lock().await;
         // Memory has ended them, whatever becomes of the journal: a row that stays is ended again
         // by the next start.
-        let (expired, journalled) = self
+        let (mut expired, journalled) = self
             .try_held(|purgatory| {
                 let (expired, mut changes) = purgatory.cleanup(now);
                 changes.append(&mut self.departures.remember_ended(&expired));
                 Ok((expired, changes))
             })
             .await?;
+        // A repository that is empty without them is removed; with them it would be archived, and come back
+        // with refs whose time is over.
+        expired.sort_by_key(|expired| !matches!(expired, Expired::Placeholder { .. }));
         let mut swept = Swept::default();
         let credited = self.credit_requests().await;
         let mut concerned = BTreeSet::new();

@@ -19,9 +19,27 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The cargo that runs us.
+/// The cargo that runs us, without what it tells us about this package: build scripts such as ring's ask for
+/// it, and all that rests on them would be built again after each change between `cargo` and `cargo xtask`.
 pub(crate) fn cargo() -> Command {
-    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(is_about_this_package) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
+fn is_about_this_package(variable: &str) -> bool {
+    [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+    ]
+    .iter()
+    .any(|prefix| variable.starts_with(prefix))
 }
 
 /// The cargo that runs us, with these words as arguments.
@@ -87,4 +105,25 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn target_dir() -> PathBuf {
     let chosen = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     chosen.unwrap_or_else(|| root().join("target"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cargo_says_about_this_package_is_not_handed_on_and_settings_are() {
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let cargo = cargo();
+        let removed = |name: &str| cargo.get_envs().any(|env| env == (OsStr::new(name), None));
+        assert!(removed("CARGO_MANIFEST_DIR") && removed("CARGO_PKG_NAME"));
+        for kept in [
+            "CARGO",
+            "CARGO_HOME",
+            "CARGO_TARGET_DIR",
+            "CARGO_INCREMENTAL",
+        ] {
+            assert!(!removed(kept), "{kept}");
+        }
+    }
 }

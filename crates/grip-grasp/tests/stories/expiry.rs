@@ -27,6 +27,25 @@ async fn g01_20_an_announcement_without_a_push_hides_and_a_state_brings_it_back(
     assert!(node.refs(&repo).is_empty());
 }
 
+/// Found by the model: the repository was archived with the ref, and came back with it.
+#[tokio::test]
+async fn g01_47_a_ref_whose_time_is_over_with_its_repository_does_not_come_back() {
+    let (owner, second) = (Author::new(), Author::new());
+    let (node, tree, tip) = with_repository(&owner, "x").await;
+    let repo = addr(&second, "x");
+    node.accepts(&announce(&second, "x", &[]), HELD).await;
+    let name = format!("refs/nostr/{}", "ab".repeat(32));
+    node.push(&repo, &tree, &[(ZERO, &tip, &name)])
+        .await
+        .taken("");
+    node.grasp().sweep(in_minutes(31)).await;
+    assert_eq!(node.grasp().repository(&repo), None);
+    assert_eq!(node.archived(&second), 0);
+    let state = second.state("x", &[("refs/heads/main", &"1".repeat(40))], None);
+    node.accepts(&state, HELD).await;
+    assert!(node.refs(&repo).is_empty());
+}
+
 #[tokio::test]
 async fn g01_12_a_state_without_its_data_is_given_up_after_half_an_hour() {
     let owner = Author::new();
