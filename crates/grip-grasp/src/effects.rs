@@ -105,21 +105,20 @@ impl Core {
         self.have_repository(addr, status, prepared).await
     }
 
-    /// Has a repository; what the archive brings back may hold refs that nothing notes any more.
+    /// Has a repository, without the refs of what left service while it was in the archive.
     pub(crate) async fn have_repository(
         self: &Arc<Self>,
         addr: RepoAddr,
         status: RepositoryStatus,
         prepared: Option<Prepared>,
     ) -> Result<(), GraspError> {
-        let ensure = {
-            let addr = addr.clone();
-            move |core: &Self| core.ensure_repository(&addr, status, prepared)
+        let ensure = move |core: &Self| {
+            if core.ensure_repository(&addr, status, prepared)? {
+                core.clear_orphan_refs(&addr)?;
+            }
+            Ok(())
         };
-        if self.blocking("git.create", ensure).await?? {
-            self.hold_orphan_refs(vec![addr]).await?;
-        }
-        Ok(())
+        self.blocking("git.create", ensure).await?
     }
 
     /// Restarts the time of a held announcement; one that was hidden gets its repository back, which

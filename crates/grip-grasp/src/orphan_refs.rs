@@ -1,5 +1,5 @@
-//! `refs/nostr/*` for which there is neither an event nor a note: left by a crash, brought back
-//! from the archive, or by the server whose data this was. They are given their time.
+//! `refs/nostr/*` for which there is neither an event nor a note: left by a crash, or by the server whose
+//! data this was. They are given their time. Those that the archive brings back had it.
 
 use std::sync::Arc;
 
@@ -47,6 +47,15 @@ impl Core {
             })
             .await
         })
+    }
+
+    /// Deletes such refs of a repository that came out of the archive: what left service does not come
+    /// back with it (G01-113). Blocks.
+    pub(crate) fn clear_orphan_refs(&self, addr: &RepoAddr) -> Result<(), GraspError> {
+        for (id, _) in self.orphans(addr)? {
+            self.clear_tip(addr, &id, None)?;
+        }
+        Ok(())
     }
 
     fn orphans(&self, addr: &RepoAddr) -> Result<Vec<(EventId, Oid)>, GraspError> {

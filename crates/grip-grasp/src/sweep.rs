@@ -257,6 +257,16 @@ impl Core {
         if self.withdrawals.until(addr).is_none() {
             return Ok(());
         }
+        self.archive_withdrawn(addr).await?;
+        self.settle(&addr.identifier).await;
+        Ok(())
+    }
+
+    /// Archives a repository whose owner has left, and ends its announcement; the caller has the turn.
+    pub(crate) async fn archive_withdrawn(
+        self: &Arc<Self>,
+        addr: &RepoAddr,
+    ) -> Result<(), GraspError> {
         let archive = {
             let addr = addr.clone();
             move |core: &Self| {
@@ -277,9 +287,7 @@ impl Core {
         if let Some(event) = announcement.filter(is_hosted) {
             self.commit.remove_events(vec![event.id]).await?;
         }
-        self.end_withdrawal(addr).await?;
-        self.settle(&addr.identifier).await;
-        Ok(())
+        Ok(self.end_withdrawal(addr).await?)
     }
 }
 

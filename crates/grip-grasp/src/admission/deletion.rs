@@ -187,6 +187,12 @@ impl Plan {
             let dropped = self.held_states.entry(identifier.clone()).or_default();
             dropped.extend(orphaned);
         }
+        for identifier in &self.served_states {
+            let repository = RepoAddr::new(*author, identifier.clone());
+            if view.departure(&repository)?.is_some() {
+                self.departed.insert(repository);
+            }
+        }
         for (identifier, ids) in self.held_states {
             trail.drop_states(&identifier, ids);
         }
@@ -199,8 +205,8 @@ impl Plan {
         }
         let departed = self.departed.into_iter().map(|addr| addr.identifier);
         let announcements = self.announcements.into_keys().chain(departed);
-        let pending_repacks: BTreeSet<_> = announcements.chain(self.served_states).collect();
-        for identifier in pending_repacks {
+        let concerned: BTreeSet<_> = announcements.chain(self.served_states).collect();
+        for identifier in concerned {
             trail.then(Effect::Reexamine(identifier));
         }
         Ok(())

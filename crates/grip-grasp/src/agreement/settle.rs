@@ -208,7 +208,8 @@ impl Core {
     }
 
     /// The last state that spoke for a repository is gone: its refs go to the archive, and its
-    /// announcement waits for a new state (G01-105).
+    /// announcement waits for a new state (G01-105). If its owner has left, it waits for nothing: what is
+    /// left of its day ends.
     async fn unprove(self: &Arc<Self>, addr: RepoAddr) -> Result<bool, GraspError> {
         let look = {
             let addr = addr.clone();
@@ -226,6 +227,12 @@ impl Core {
         let Some(event) = self.blocking("grasp.look", look).await?? else {
             return Ok(false);
         };
+        let departure = self.departures.get(&addr);
+        if departure.is_some_and(|left| left.supersedes(&event)) {
+            self.archive_withdrawn(&addr).await?;
+            self.hosted.events_changed(&addr.identifier);
+            return Ok(true);
+        }
         tracing::info!(repository = %addr, "no state speaks for it any more: its announcement waits again");
         // Held before it goes from where it is served: a crash in between leaves it in both, which
         // the start sees as served.

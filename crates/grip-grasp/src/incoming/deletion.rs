@@ -12,6 +12,7 @@ use super::own_identifier;
 use crate::{
     admission::{Effect, Outcome, ViewError},
     agreement::announced,
+    enforce::is_hosted,
     error::GraspError,
     grasp::Core,
     holding::HoldingReason,
@@ -129,13 +130,15 @@ impl Core {
 
     fn removal(&self, request: &Deletion) -> Result<Removal, ViewError> {
         let events = self.store.read().map_err(ViewError::new)?;
+        let policy = self.policy.load();
         let mut found = Removal::default();
         let mut seen = BTreeSet::new();
         for id in &request.ids {
             let target = events.get(id).map_err(ViewError::new)?;
             if let Some(target) = target.filter(|target| request.covers(target)) {
+                // By what lists this server no more its author has left: nothing of before comes back.
                 if let Some(addr) = announced(&target)
-                    && self.departures.get(&addr).is_some()
+                    && (self.departures.get(&addr).is_some() || !is_hosted(&target, &policy))
                 {
                     found.left.push(Address::of_announcement(&addr));
                 }

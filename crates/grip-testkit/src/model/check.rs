@@ -15,6 +15,8 @@ use super::{
 
 /// What counts at one moment.
 struct Moment<'a> {
+    /// Whose announcement is served; a newer one of theirs may wait.
+    has_served: BTreeSet<usize>,
     /// The newest announcement of each that is served or held, and whether it is served.
     announced: BTreeMap<usize, (&'a Said, bool)>,
     served: Vec<(&'a Said, &'a State)>,
@@ -159,6 +161,7 @@ impl<S: Subject> Story<'_, S> {
     fn moment(&self, statuses: &[Status]) -> Moment<'_> {
         let mut moment = Moment {
             announced: BTreeMap::new(),
+            has_served: BTreeSet::new(),
             served: Vec::new(),
             held: Vec::new(),
             requests: Vec::new(),
@@ -177,6 +180,7 @@ impl<S: Subject> Story<'_, S> {
             };
             match &said.what {
                 What::Announcement { .. } => {
+                    moment.has_served.extend(is_served.then_some(said.who));
                     let known = moment.announced.get(&said.who);
                     if known.is_none_or(|(known, _)| newer(&said.event, &known.event)) {
                         moment.announced.insert(said.who, (said, is_served));
@@ -286,8 +290,7 @@ impl Moment<'_> {
             let name = nostr_ref(&request.said.event.id);
             let is = shown.get(&name);
             others.remove(&name);
-            let target = self.announced.get(&request.to);
-            let is_for_it = set.contains(&request.to) && target.is_some_and(|(_, served)| *served);
+            let is_for_it = set.contains(&request.to) && self.has_served.contains(&request.to);
             let is_right = match request.status {
                 Status::Served => is.map(String::as_str) == is_for_it.then_some(request.tip),
                 Status::Held => is.is_none(),
