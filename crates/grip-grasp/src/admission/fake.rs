@@ -49,6 +49,13 @@ impl FakeView {
         view
     }
 
+    /// The same with an owner whose announcement is served.
+    pub(crate) fn hosted(maintainers: &[&Keys]) -> (Self, Keys) {
+        let mut view = Self::new();
+        let owner = view.hosting(maintainers);
+        (view, owner)
+    }
+
     /// A node of the default rules.
     pub(crate) fn reciprocal() -> Self {
         Self {
@@ -81,6 +88,15 @@ impl FakeView {
     /// Why an event that is asked about is refused.
     pub(crate) fn cause(&self, event: &Event) -> Cause {
         refusal(&self.ask(event)).0
+    }
+
+    /// Refuses an event for this cause, in a text that begins so; returns the text.
+    #[track_caller]
+    pub(crate) fn refuses(&self, event: &Event, cause: Cause, start: &str) -> String {
+        let (why, text) = refusal(&self.ask(event));
+        assert_eq!(why, cause, "{text}");
+        assert!(text.starts_with(start), "{text}");
+        text
     }
 
     /// What becomes of an event that is taken.
@@ -362,6 +378,11 @@ pub(crate) fn sign(keys: &Keys, kind: Kind, tags: &[&[&str]], at: u64) -> Event 
         .unwrap()
 }
 
+/// A deletion request for one event.
+pub(crate) fn delete_id(keys: &Keys, id: &EventId) -> Event {
+    sign(keys, kinds::DELETION, &[&["e", &id.to_hex()]], 500)
+}
+
 pub(crate) fn announce(keys: &Keys, clone: &str, relay: &str, more: &[&[&str]], at: u64) -> Event {
     let mut tags: Vec<&[&str]> = Vec::new();
     let (d, clone, relay) = (["d", D], ["clone", clone], ["relays", relay]);
@@ -431,6 +452,14 @@ pub(crate) fn tied_states(
         }
     }
     unreachable!("half of all ids are higher")
+}
+
+impl Decision {
+    /// Fails unless `effect` is among what is to be done.
+    #[track_caller]
+    pub(crate) fn must_do(&self, effect: &Effect) {
+        assert!(self.effects.contains(effect), "{self:#?}");
+    }
 }
 
 pub(crate) fn refusal(decision: &Decision) -> (Cause, String) {

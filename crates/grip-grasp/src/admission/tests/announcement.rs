@@ -89,9 +89,7 @@ fn g01_4_identifiers_that_cannot_be_stored_are_refused() {
     let long = "x".repeat(300);
     for d in ["", ".", "..", "a/b", "a\\b", "a\nb", &long] {
         let event = sign(&keys, kinds::ANNOUNCEMENT, &[&["d", d]], 100);
-        let (cause, text) = refusal(&FakeView::new().ask(&event));
-        assert_eq!(cause, Cause::Malformed);
-        assert!(text.starts_with("invalid: "), "{text}");
+        FakeView::new().refuses(&event, Cause::Malformed, "invalid: ");
     }
     let event = sign(&keys, kinds::ANNOUNCEMENT, &[], 100);
     assert_eq!(FakeView::new().cause(&event), Cause::Malformed);
@@ -103,16 +101,13 @@ fn g01_5_a_whitelist_admits_only_what_it_names() {
     let mut view = FakeView::new();
     view.policy.repository_whitelist = addr(&chosen).npub().parse().unwrap();
     assert_eq!(view.outcome(&listing(&chosen, &[], 100)), Outcome::Hold);
-    let (cause, text) = refusal(&view.ask(&listing(&other, &[], 100)));
-    assert_eq!(cause, Cause::NotSelected);
-    assert!(text.starts_with("blocked: "), "{text}");
+    view.refuses(&listing(&other, &[], 100), Cause::NotSelected, "blocked: ");
 }
 
 #[test]
 fn g01_5_the_maintainer_exception_holds_beside_a_whitelist() {
     let m = Keys::generate();
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[&m]);
+    let (mut view, owner) = FakeView::hosted(&[&m]);
     view.policy.repository_whitelist = addr(&owner).npub().parse().unwrap();
     let decision = view.ask(&listing(&m, &[], 100));
     assert_eq!(decision.outcome, Outcome::Serve);
@@ -122,8 +117,7 @@ fn g01_5_the_maintainer_exception_holds_beside_a_whitelist() {
 #[test]
 fn g01_9_a_blacklisted_repository_is_refused_and_counts_no_longer() {
     let m = Keys::generate();
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[&m]);
+    let (mut view, owner) = FakeView::hosted(&[&m]);
     view.policy.repository_blacklist = format!("{}/{D}", addr(&owner).npub()).parse().unwrap();
     assert_eq!(view.cause(&listing(&owner, &[], 200)), Cause::Banned);
     assert_eq!(view.cause(&elsewhere(&m, &[], 200)), Cause::NotListed);
@@ -138,7 +132,7 @@ fn g01_6_a_maintainer_of_a_hosted_repository_is_served_without_a_repository() {
     let decision = view.ask(&elsewhere(&m, &[], 100));
     assert_eq!(decision.outcome, Outcome::Serve);
     assert!(!creates(&decision, &m));
-    assert!(decision.effects.contains(&Effect::Reexamine(identifier())));
+    decision.must_do(&Effect::Reexamine(identifier()));
     assert_eq!(
         view.cause(&elsewhere(&Keys::generate(), &[], 100)),
         Cause::NotListed
@@ -229,8 +223,7 @@ fn g01_14_a_new_coordinate_is_held_and_gets_an_empty_repository() {
 
 #[test]
 fn g01_14_a_new_version_of_a_served_announcement_is_served_at_once() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     assert_eq!(view.outcome(&listing(&owner, &[], 200)), Outcome::Serve);
 }
 
@@ -305,11 +298,7 @@ fn g01_18_a_newer_version_that_leaves_this_server_evicts_the_held_one_and_its_st
     view.take(&waiting);
     let decision = view.take(&elsewhere(&keys, &[], 200));
     assert_eq!(refusal(&decision).0, Cause::NotListed);
-    assert!(
-        decision
-            .effects
-            .contains(&Effect::EvictAnnouncement(addr(&keys)))
-    );
+    decision.must_do(&Effect::EvictAnnouncement(addr(&keys)));
     assert!(view.held.is_empty());
 }
 
@@ -326,8 +315,7 @@ fn g01_18_states_stay_while_another_owner_uses_them() {
 
 #[test]
 fn g01_15a_6_leaving_with_a_served_announcement_withdraws_the_repository() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let decision = view.ask(&elsewhere(&owner, &[], 200));
     assert_eq!(refusal(&decision).0, Cause::NotListed);
     let [Effect::RememberDeparture(left), Effect::Withdraw(withdrawn)] = &decision.effects[..]
@@ -353,8 +341,7 @@ fn g01_20_an_announcement_in_hiding_is_held_again_when_it_is_sent_again() {
 #[test]
 fn g01_31_held_states_of_a_dropped_maintainer_are_dropped() {
     let m = Keys::generate();
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[&m]);
+    let (mut view, owner) = FakeView::hosted(&[&m]);
     let waiting = state(&m, &[("refs/heads/main", oid(1))], 100);
     view.take(&waiting);
     let decision = view.take(&listing(&owner, &[], 200));
@@ -362,7 +349,7 @@ fn g01_31_held_states_of_a_dropped_maintainer_are_dropped() {
         identifier: identifier(),
         ids: vec![waiting.id],
     };
-    assert!(decision.effects.contains(&dropped), "{decision:?}");
+    decision.must_do(&dropped);
 }
 
 #[test]
@@ -383,11 +370,7 @@ fn grasp_08_a_private_announcement_is_refused_even_from_a_maintainer() {
     let (cause, text) = refusal(&decision);
     assert_eq!(cause, Cause::Private);
     assert!(text.starts_with("blocked: "), "{text}");
-    assert!(
-        decision
-            .effects
-            .contains(&Effect::EvictAnnouncement(addr(&keys)))
-    );
+    decision.must_do(&Effect::EvictAnnouncement(addr(&keys)));
 }
 
 /// G08-12, G08-19: a private service takes announcements of members alone, flagged or not.

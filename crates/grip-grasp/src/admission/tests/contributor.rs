@@ -62,12 +62,12 @@ fn g06_6_it_is_held_until_its_tip_is_here_however_it_came() {
         scene.push(&event, oid(1));
         let decision = scene.view.ask(&event);
         assert_eq!(decision.outcome, Outcome::Serve);
-        assert!(decision.effects.contains(&Effect::SetPullRequestRef {
+        decision.must_do(&Effect::SetPullRequestRef {
             event: event.id,
             tip: oid(1),
             repositories: Vec::new(),
             source: Some(scene.contributor()),
-        }));
+        });
     }
     // A commit of that name in the store of others is not in the contributor's repository.
     let other = scene.request(oid(2));
@@ -137,11 +137,11 @@ fn g06_8_an_event_that_does_not_match_the_pushed_ref_clears_it_and_waits() {
     let decision = scene.view.ask(&event);
     assert_eq!(decision.outcome, Outcome::Hold);
     for (repository, unless) in [(stranger, None), (scene.contributor(), Some(oid(1)))] {
-        assert!(decision.effects.contains(&Effect::ClearPullRequestRef {
+        decision.must_do(&Effect::ClearPullRequestRef {
             event: event.id,
             repositories: vec![repository],
             unless,
-        }));
+        });
     }
 }
 
@@ -153,12 +153,12 @@ fn g06_9_the_tip_belongs_into_every_repository_it_is_meant_for() {
     assert_eq!(scene.view.outcome(&event), Outcome::Hold);
     scene.push(&event, oid(1));
     let decision = scene.view.ask(&event);
-    assert!(decision.effects.contains(&Effect::SetPullRequestRef {
+    decision.must_do(&Effect::SetPullRequestRef {
         event: event.id,
         tip: oid(1),
         repositories: vec![addr(&scene.owner)],
         source: Some(scene.contributor()),
-    }));
+    });
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use grip_nostr::{Event, Kind, PullRequest, RepoAddr, kinds};
+use grip_testkit::http::must_contain;
 use grip_types::Oid;
 use nostr::prelude::Keys;
 
@@ -42,8 +43,7 @@ fn clear(event: &Event, repositories: &[RepoAddr], unless: Option<Oid>) -> Effec
 
 #[test]
 fn g01_50_a_pull_request_names_its_tip_as_40_or_64_hex_digits() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let sha256 = "ab".repeat(32);
     let ask = |c: &[&str]| {
@@ -67,8 +67,7 @@ fn g01_50_a_pull_request_names_its_tip_as_40_or_64_hex_digits() {
 /// repository usable, and its maintainers find room.
 #[test]
 fn refs_of_pull_requests_are_bounded_by_author_and_repository() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     view.has(&[oid(1)]);
     let (many, other) = (Keys::generate(), Keys::generate());
     let repo = coordinate(30617, &owner.public_key());
@@ -80,9 +79,7 @@ fn refs_of_pull_requests_are_bounded_by_author_and_repository() {
     view.request_refs.insert(many.public_key(), 1_999);
     assert_eq!(view.ask(&by(&many)).outcome, Outcome::Serve);
     view.request_refs.insert(many.public_key(), 2_000);
-    let (cause, text) = refusal(&view.ask(&by(&many)));
-    assert_eq!(cause, Cause::Full);
-    assert!(text.starts_with("blocked: 2000 "), "{text}");
+    view.refuses(&by(&many), Cause::Full, "blocked: 2000 ");
     assert_eq!(view.ask(&by(&other)).outcome, Outcome::Serve);
     for _ in 0..9 {
         view.request_refs
@@ -94,8 +91,7 @@ fn refs_of_pull_requests_are_bounded_by_author_and_repository() {
 
 #[test]
 fn g01_48_without_its_commit_a_pull_request_waits_and_wrong_refs_go() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let event = request(&[&owner], oid(1));
     let decision = view.ask(&event);
     assert_eq!(decision.outcome, Outcome::Hold);
@@ -107,23 +103,17 @@ fn g01_48_without_its_commit_a_pull_request_waits_and_wrong_refs_go() {
 
 #[test]
 fn g01_48_with_its_commit_here_a_pull_request_is_served_and_its_ref_made() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     view.has(&[oid(1)]);
     let event = request(&[&owner], oid(1));
     let decision = view.ask(&event);
     assert_eq!(decision.outcome, Outcome::Serve);
-    assert!(
-        decision
-            .effects
-            .contains(&set(&event, oid(1), &[addr(&owner)]))
-    );
+    decision.must_do(&set(&event, oid(1), &[addr(&owner)]));
 }
 
 #[test]
 fn g01_50_a_tip_that_is_no_commit_is_refused() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     view.objects.insert(oid(1), Found::Other);
     let decision = view.ask(&request(&[&owner], oid(1)));
     assert_eq!(refusal(&decision).0, Cause::Malformed);
@@ -133,8 +123,7 @@ fn g01_50_a_tip_that_is_no_commit_is_refused() {
 #[test]
 fn g01_49_the_ref_goes_into_every_repository_that_trusts_the_named_owner() {
     let m = Keys::generate();
-    let mut view = FakeView::new();
-    let first = view.hosting(&[&m]);
+    let (mut view, first) = FakeView::hosted(&[&m]);
     let second = view.hosting(&[&m]);
     view.hosting(&[]);
     view.serve(&elsewhere(&m, &[], 100));
@@ -143,10 +132,7 @@ fn g01_49_the_ref_goes_into_every_repository_that_trusts_the_named_owner() {
     let decision = view.ask(&event);
     let mut expected = vec![addr(&first), addr(&second)];
     expected.sort();
-    assert!(
-        decision.effects.contains(&set(&event, oid(1), &expected)),
-        "{decision:#?}"
-    );
+    decision.must_do(&set(&event, oid(1), &expected));
     let parsed = PullRequest::parse(event).unwrap();
     let belongs = |keys| belongs_to(&parsed, &addr(keys), &view, &view.policy).unwrap();
     assert!(belongs(&first) && belongs(&second) && !belongs(&m));
@@ -154,32 +140,25 @@ fn g01_49_the_ref_goes_into_every_repository_that_trusts_the_named_owner() {
 
 #[test]
 fn g01_45_a_ref_pushed_to_a_repository_it_does_not_belong_to_goes() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let other = view.hosting(&[]);
     let event = request(&[&owner], oid(1));
     view.placeholders.push((event.id, addr(&other)));
     view.placeholders.push((event.id, addr(&owner)));
     view.has(&[oid(1)]);
     let decision = view.ask(&event);
-    assert!(
-        decision
-            .effects
-            .contains(&clear(&event, &[addr(&other)], None))
-    );
-    assert!(
-        decision
-            .effects
-            .contains(&set(&event, oid(1), &[addr(&owner)]))
-    );
+    decision.must_do(&clear(&event, &[addr(&other)], None));
+    decision.must_do(&set(&event, oid(1), &[addr(&owner)]));
 }
 
 #[test]
 fn g01_48a_a_pull_request_without_a_served_repository_is_blocked() {
     let view = FakeView::new();
-    let (cause, text) = refusal(&view.ask(&request(&[&Keys::generate()], oid(1))));
-    assert_eq!(cause, Cause::Unrelated);
-    assert!(text.starts_with("blocked: "), "{text}");
+    view.refuses(
+        &request(&[&Keys::generate()], oid(1)),
+        Cause::Unrelated,
+        "blocked: ",
+    );
 }
 
 #[test]
@@ -187,18 +166,16 @@ fn g01_8_a_pull_request_to_a_held_announcement_is_told_to_come_back() {
     let owner = Keys::generate();
     let mut view = FakeView::new();
     view.take(&listing(&owner, &[], 100));
-    let (cause, text) = refusal(&view.ask(&request(&[&owner], oid(1))));
-    assert_eq!(cause, Cause::NoGitData);
-    assert!(
-        text.starts_with("blocked: repository has no git data yet"),
-        "{text}"
+    view.refuses(
+        &request(&[&owner], oid(1)),
+        Cause::NoGitData,
+        "blocked: repository has no git data yet",
     );
 }
 
 #[test]
 fn g01_50_an_update_finds_its_repository_through_the_pull_request_it_names() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let root = request(&[&owner], oid(1));
     let event = update(&root, oid(2));
     assert_eq!(view.cause(&event), Cause::Unrelated);
@@ -209,17 +186,12 @@ fn g01_50_an_update_finds_its_repository_through_the_pull_request_it_names() {
     view.has(&[oid(2)]);
     let decision = view.ask(&event);
     assert_eq!(decision.outcome, Outcome::Serve);
-    assert!(
-        decision
-            .effects
-            .contains(&set(&event, oid(2), &[addr(&owner)]))
-    );
+    decision.must_do(&set(&event, oid(2), &[addr(&owner)]));
 }
 
 #[test]
 fn g01_48a_a_deleted_pull_request_is_refused() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let author = Keys::generate();
     let (repo, tip) = (coordinate(30617, &owner.public_key()), oid(1).to_hex());
     let event = sign(
@@ -228,19 +200,13 @@ fn g01_48a_a_deleted_pull_request_is_refused() {
         &[&["a", &repo], &["c", &tip]],
         100,
     );
-    view.take(&sign(
-        &author,
-        kinds::DELETION,
-        &[&["e", &event.id.to_hex()]],
-        150,
-    ));
+    view.take(&delete_id(&author, &event.id));
     assert_eq!(view.cause(&event), Cause::Deleted);
 }
 
 #[test]
 fn g01_49_a_pull_request_names_a_few_repositories_and_is_looked_up_through_a_few_events() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let tip = oid(7).to_hex();
     let others: Vec<String> = (0..16)
         .map(|_| coordinate(30617, &Keys::generate().public_key()))
@@ -252,12 +218,8 @@ fn g01_49_a_pull_request_names_a_few_repositories_and_is_looked_up_through_a_few
         let tags: Vec<&[&str]> = tags.iter().map(|tag| &tag[..]).collect();
         sign(&Keys::generate(), kinds::PULL_REQUEST, &tags, 200)
     };
-    let (cause, text) = refusal(&view.ask(&sign_with(&tags)));
-    assert_eq!(cause, Cause::Malformed);
-    assert!(
-        text.starts_with("invalid: ") && text.contains("16"),
-        "{text}"
-    );
+    let text = view.refuses(&sign_with(&tags), Cause::Malformed, "invalid: ");
+    must_contain(&text, &["16"]);
     assert_eq!(view.outcome(&sign_with(&tags[..17])), Outcome::Hold);
 
     // Each name costs a turn and a decision.
@@ -265,9 +227,8 @@ fn g01_49_a_pull_request_names_a_few_repositories_and_is_looked_up_through_a_few
     let named: Vec<String> = (0..4).map(|n| format!("30617:{key}:name{n}")).collect();
     let mut tags: Vec<[&str; 2]> = vec![["c", &tip], ["a", &ours]];
     tags.extend(named.iter().map(|other| ["a", other.as_str()]));
-    let (cause, text) = refusal(&view.ask(&sign_with(&tags)));
-    assert_eq!(cause, Cause::Malformed);
-    assert!(text.contains("4 different names"), "{text}");
+    let text = view.refuses(&sign_with(&tags), Cause::Malformed, "invalid: ");
+    must_contain(&text, &["4 different names"]);
     assert_eq!(view.outcome(&sign_with(&tags[..5])), Outcome::Hold);
 
     // Of many events it continues, the first few are read.

@@ -12,8 +12,7 @@ fn by_stranger(kind: Kind, tags: &[&[&str]]) -> Event {
 
 #[test]
 fn g01_7_an_event_that_tags_a_served_announcement_is_served() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let repo = coordinate(30617, &owner.public_key());
     for (kind, tag) in [
         (kinds::ISSUE, "a"),
@@ -34,8 +33,7 @@ fn g01_7_an_event_that_tags_a_served_announcement_is_served() {
 /// E-1: application, release and asset hang on a repository by any stored address.
 #[test]
 fn releases_are_served_by_the_address_of_their_application() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let author = Keys::generate();
     let address = |kind: u16, d: &str| format!("{kind}:{}:{d}", author.public_key().to_hex());
@@ -73,8 +71,7 @@ fn releases_are_served_by_the_address_of_their_application() {
 /// §17: lists of repositories by their addresses, container images, labels; CI in passing.
 #[test]
 fn user_lists_images_and_runs_are_taken_by_relation() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let runs = (9_840..=9_844).chain([19_843, 19_844, 39_842, 39_844]);
     for kind in [1624, 1985, 10_018, 10_617, 30_624].into_iter().chain(runs) {
@@ -117,8 +114,7 @@ fn events_of_the_service_itself_need_no_relation() {
 
 #[test]
 fn g01_7_acceptance_is_transitive() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let mut last = by_stranger(kinds::ISSUE, &[&["a", &repo]]);
     view.take(&last);
@@ -135,8 +131,7 @@ fn g01_7_acceptance_is_transitive() {
 
 #[test]
 fn g01_7_an_event_that_something_served_tags_is_served_when_it_comes_later() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let article = sign(
         &Keys::generate(),
@@ -161,8 +156,7 @@ fn g01_7_an_event_that_something_served_tags_is_served_when_it_comes_later() {
 
 #[test]
 fn g01_7_what_concerns_only_a_repository_never_accepted_is_blocked() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let unknown = coordinate(30617, &Keys::generate().public_key());
     let key = owner.public_key().to_hex();
     for event in [
@@ -172,16 +166,13 @@ fn g01_7_what_concerns_only_a_repository_never_accepted_is_blocked() {
         by_stranger(NOTE, &[]),
         by_stranger(NOTE, &[&["p", &key]]),
     ] {
-        let (cause, text) = refusal(&view.ask(&event));
-        assert_eq!(cause, Cause::Unrelated);
-        assert!(text.starts_with("blocked: "), "{text}");
+        view.refuses(&event, Cause::Unrelated, "blocked: ");
     }
 }
 
 #[test]
 fn g01_8_a_repository_is_also_known_by_its_state_and_identifiers_may_hold_colons() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let by_state = coordinate(30618, &owner.public_key());
     assert_eq!(
         view.outcome(&by_stranger(NOTE, &[&["a", &by_state]])),
@@ -206,47 +197,34 @@ fn g01_8_what_concerns_only_a_held_announcement_is_told_to_come_back() {
     let repo = coordinate(30617, &owner.public_key());
     let id = view.held[0].id.to_hex();
     for tags in [&[&["a", repo.as_str()][..]][..], &[&["e", id.as_str()]]] {
-        let (cause, text) = refusal(&view.ask(&by_stranger(kinds::ISSUE, tags)));
-        assert_eq!(cause, Cause::NoGitData);
-        assert!(
-            text.starts_with("blocked: repository has no git data yet"),
-            "{text}"
+        view.refuses(
+            &by_stranger(kinds::ISSUE, tags),
+            Cause::NoGitData,
+            "blocked: repository has no git data yet",
         );
     }
 }
 
 #[test]
-fn g01_10_a_grasp_list_is_taken_from_anyone_and_relates_nothing() {
-    let mut view = FakeView::new();
-    let note = by_stranger(NOTE, &[]);
-    let id = note.id.to_hex();
-    let list = by_stranger(kinds::GRASP_LIST, &[&["g", "wss://x.example"], &["e", &id]]);
-    assert_eq!(view.taken(&list), Outcome::Serve);
-    assert_eq!(view.cause(&note), Cause::Unrelated);
-    let about = by_stranger(NOTE, &[&["e", &list.id.to_hex()]]);
-    assert_eq!(view.cause(&about), Cause::Unrelated);
-    let address = format!("10317:{}:", list.pubkey.to_hex());
-    assert_eq!(
-        view.cause(&by_stranger(NOTE, &[&["a", &address]])),
-        Cause::Unrelated
-    );
-}
-
-#[test]
-fn g01_10_a_deletion_request_relates_nothing() {
-    let mut view = FakeView::new();
-    let note = by_stranger(NOTE, &[]);
-    let request = by_stranger(kinds::DELETION, &[&["e", &note.id.to_hex()]]);
-    assert_eq!(view.taken(&request), Outcome::Serve);
-    assert_eq!(view.cause(&note), Cause::Unrelated);
-    let about = by_stranger(NOTE, &[&["e", &request.id.to_hex()]]);
-    assert_eq!(view.cause(&about), Cause::Unrelated);
+fn g01_10_g03_5_lists_deletion_requests_and_profiles_are_taken_from_anyone_and_relate_nothing() {
+    for kind in [kinds::GRASP_LIST, kinds::DELETION, kinds::PROFILE] {
+        let mut view = FakeView::new();
+        let named = by_stranger(NOTE, &[]);
+        let tags: &[&[&str]] = &[&["g", "wss://x.example"], &["e", &named.id.to_hex()]];
+        let event = by_stranger(kind, tags);
+        assert_eq!(view.taken(&event), Outcome::Serve, "{kind}");
+        assert_eq!(view.cause(&named), Cause::Unrelated, "{kind}");
+        let address = format!("{}:{}:", kind.as_u16(), event.pubkey.to_hex());
+        for (tag, value) in [("e", event.id.to_hex()), ("a", address)] {
+            let note = by_stranger(NOTE, &[&[tag, &value]]);
+            assert_eq!(view.cause(&note), Cause::Unrelated, "{kind} {tag}");
+        }
+    }
 }
 
 #[test]
 fn an_ephemeral_event_with_a_relation_is_broadcast_and_without_one_refused() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let repo = coordinate(30617, &owner.public_key());
     let ephemeral = Kind::Custom(29846);
     let decision = view.ask(&by_stranger(ephemeral, &[&["a", &repo]]));
@@ -256,21 +234,17 @@ fn an_ephemeral_event_with_a_relation_is_broadcast_and_without_one_refused() {
 
 #[test]
 fn private_messages_and_auth_events_are_blocked_whatever_they_name() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let repo = coordinate(30617, &owner.public_key());
     for kind in [4, 13, 14, 1059, 21_059, 22_242] {
         let event = by_stranger(Kind::Custom(kind), &[&["a", &repo]]);
-        let (cause, text) = refusal(&view.ask(&event));
-        assert_eq!(cause, Cause::Kind);
-        assert!(text.starts_with("blocked: "), "{text}");
+        view.refuses(&event, Cause::Kind, "blocked: ");
     }
 }
 
 #[test]
 fn g01_52_patches_issues_and_statuses_are_never_held() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let repo = coordinate(30617, &owner.public_key());
     for kind in [1617, 1621, 1622, 1624, 1630, 1631, 1632, 1633, 1985] {
         let event = by_stranger(
@@ -283,8 +257,7 @@ fn g01_52_patches_issues_and_statuses_are_never_held() {
 
 #[test]
 fn g01_7_a_judgement_looks_once_by_key_for_each_thing_named_and_reads_no_event() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     for _ in 0..20 {
         view.hold(&listing(&Keys::generate(), &[], 100));
     }
@@ -315,8 +288,7 @@ fn g01_7_a_judgement_looks_once_by_key_for_each_thing_named_and_reads_no_event()
 
 #[test]
 fn g03_5_a_profile_is_taken_from_anybody_and_is_noted_unless_its_author_is_known() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let newcomer = Keys::generate();
     for kind in [kinds::PROFILE, kinds::RELAY_LIST] {
         let decision = view.ask(&sign(&newcomer, kind, &[], 100));
@@ -335,24 +307,4 @@ fn g03_5_a_profile_is_taken_from_anybody_and_is_noted_unless_its_author_is_known
     let repo = coordinate(30617, &owner.public_key());
     view.take(&sign(&newcomer, kinds::ISSUE, &[&["a", &repo]], 100));
     assert_eq!(view.ask(&event).effects, []);
-}
-
-#[test]
-fn g03_5_a_profile_relates_nothing() {
-    let mut view = FakeView::new();
-    let newcomer = Keys::generate();
-    let named = by_stranger(NOTE, &[]);
-    let profile = sign(
-        &newcomer,
-        kinds::PROFILE,
-        &[&["e", &named.id.to_hex()]],
-        100,
-    );
-    assert_eq!(view.taken(&profile), Outcome::Serve);
-    assert_eq!(view.cause(&named), Cause::Unrelated);
-    let address = format!("0:{}:", newcomer.public_key().to_hex());
-    for (tag, value) in [("e", profile.id.to_hex()), ("a", address)] {
-        let note = by_stranger(NOTE, &[&[tag, &value]]);
-        assert_eq!(view.cause(&note), Cause::Unrelated, "{tag}");
-    }
 }

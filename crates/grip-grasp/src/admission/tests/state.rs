@@ -1,4 +1,5 @@
 use grip_nostr::{MaintainerRule, State, kinds, maintainer_set};
+use grip_testkit::http::must_contain;
 use grip_types::RefEdit;
 use nostr::prelude::Keys;
 
@@ -12,8 +13,7 @@ const TAG: &str = "refs/tags/v1";
 
 #[test]
 fn g01_16_1_a_state_that_git_could_never_have_is_refused() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (view, owner) = FakeView::hosted(&[]);
     let a = oid(1).to_hex();
     for bad in [
         &[&["d", D][..], &["refs/heads/a..b", &a][..]][..],
@@ -22,16 +22,13 @@ fn g01_16_1_a_state_that_git_could_never_have_is_refused() {
         &[],
     ] {
         let event = sign(&owner, kinds::STATE, bad, 100);
-        let (cause, text) = refusal(&view.ask(&event));
-        assert_eq!(cause, Cause::Malformed, "{bad:?}");
-        assert!(text.starts_with("invalid: "), "{text}");
+        view.refuses(&event, Cause::Malformed, "invalid: ");
     }
 }
 
 #[test]
 fn g01_16_2_the_same_state_again_is_a_duplicate() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let event = state(&owner, &[(MAIN, oid(1))], 100);
     assert_eq!(view.taken(&event), Outcome::Hold);
     let again = view.ask(&event);
@@ -41,18 +38,18 @@ fn g01_16_2_the_same_state_again_is_a_duplicate() {
 
 #[test]
 fn g01_16_3_an_older_state_than_the_served_one_is_refused() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     view.serve(&state(&owner, &[], 200));
-    let (cause, text) = refusal(&view.ask(&state(&owner, &[(MAIN, oid(1))], 100)));
-    assert_eq!(cause, Cause::Superseded);
-    assert!(text.starts_with("invalid: a newer version"), "{text}");
+    view.refuses(
+        &state(&owner, &[(MAIN, oid(1))], 100),
+        Cause::Superseded,
+        "invalid: a newer version",
+    );
 }
 
 #[test]
 fn g01_17_an_older_state_than_a_held_one_is_held_beside_it() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     view.take(&state(&owner, &[(MAIN, oid(2))], 200));
     let older = state(&owner, &[(MAIN, oid(1))], 100);
     assert_eq!(view.taken(&older), Outcome::Hold);
@@ -61,8 +58,7 @@ fn g01_17_an_older_state_than_a_held_one_is_held_beside_it() {
 
 #[test]
 fn g01_17_a_served_state_ends_its_authors_older_held_ones() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     view.take(&state(&owner, &[(MAIN, oid(1))], 100));
     view.take(&state(&owner, &[(MAIN, oid(3))], 300));
     view.has(&[oid(2)]);
@@ -75,8 +71,7 @@ fn g01_17_a_served_state_ends_its_authors_older_held_ones() {
 
 #[test]
 fn g01_16_3_of_two_states_of_one_second_the_loser_is_told_to_sign_again() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let [winner, loser] = tied_states(&owner, 100, &[(MAIN, oid(1))], &[(MAIN, oid(2))]);
 
     view.take(&winner);
@@ -85,25 +80,16 @@ fn g01_16_3_of_two_states_of_one_second_the_loser_is_told_to_sign_again() {
     assert_eq!(decision.outcome, Outcome::Hold, "against a held one");
     let (accepted, text) = decision.answer();
     assert!(accepted && text.starts_with("purgatory: "), "{text}");
-    assert!(
-        text.contains("sign it again with a later created_at"),
-        "{text}"
-    );
+    must_contain(&text, &["sign it again with a later created_at"]);
 
     view.serve(&winner);
-    let (cause, text) = refusal(&view.ask(&loser));
-    assert_eq!(cause, Cause::Tie, "against a served one");
-    assert!(text.starts_with("invalid: "), "{text}");
-    assert!(
-        text.contains("sign this again with a later created_at"),
-        "{text}"
-    );
+    let text = view.refuses(&loser, Cause::Tie, "invalid: ");
+    must_contain(&text, &["sign this again with a later created_at"]);
 }
 
 #[test]
 fn g01_16_3_of_two_states_of_one_second_the_winner_supersedes_whenever_it_comes() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let [winner, loser] = tied_states(&owner, 100, &[(MAIN, oid(1))], &[(MAIN, oid(2))]);
     for states in [[&loser, &winner], [&winner, &loser]] {
         view.held.clear();
@@ -124,8 +110,7 @@ fn g01_16_3_of_two_states_of_one_second_the_winner_supersedes_whenever_it_comes(
 /// and is ahead of none of the same second.
 #[test]
 fn a_10_a_state_whose_value_is_no_object_id_is_held_and_never_matches() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let sha256 = "ab".repeat(32);
     for value in ["abc123", "XYZ", &sha256, &"0".repeat(40)] {
         let tags = [&["d", D][..], &["refs/heads/main", value]];
@@ -146,8 +131,7 @@ fn a_10_a_state_whose_value_is_no_object_id_is_held_and_never_matches() {
 /// without it. A server that lets the second count deletes the pushed tag.
 #[test]
 fn g01_30_a_tied_state_without_the_pushed_tag_is_refused_and_the_tag_stays() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let with_tag = [(MAIN, oid(1)), (TAG, oid(1))];
     let [first, second] = tied_states(&owner, 100, &with_tag, &[(MAIN, oid(1))]);
     let announcement = grip_nostr::Announcement::parse(view.served[0].clone()).unwrap();
@@ -193,45 +177,34 @@ fn g01_30_a_tied_state_without_the_pushed_tag_is_refused_and_the_tag_stays() {
 
 #[test]
 fn g01_16_3_a_deleted_state_is_refused() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     let event = state(&owner, &[(MAIN, oid(1))], 100);
-    view.take(&sign(
-        &owner,
-        kinds::DELETION,
-        &[&["e", &event.id.to_hex()]],
-        150,
-    ));
+    view.take(&delete_id(&owner, &event.id));
     assert_eq!(view.cause(&event), Cause::Deleted);
 }
 
 #[test]
 fn g01_16_4_a_state_without_an_announcement_is_refused() {
-    let (cause, text) = refusal(&FakeView::new().ask(&state(&Keys::generate(), &[], 100)));
-    assert_eq!(cause, Cause::Unannounced);
-    assert!(
-        text.starts_with("invalid: no announcement exists for this repository"),
-        "{text}"
-    );
+    let start = "invalid: no announcement exists for this repository";
+    let event = state(&Keys::generate(), &[], 100);
+    FakeView::new().refuses(&event, Cause::Unannounced, start);
 }
 
 #[test]
 fn g01_16_5_a_strangers_state_is_refused() {
     let mut view = FakeView::new();
     view.hosting(&[]);
-    let (cause, text) = refusal(&view.ask(&state(&Keys::generate(), &[], 100)));
-    assert_eq!(cause, Cause::Unauthorised);
-    assert!(
-        text.starts_with("invalid: author not authorized for this repository"),
-        "{text}"
+    view.refuses(
+        &state(&Keys::generate(), &[], 100),
+        Cause::Unauthorised,
+        "invalid: author not authorized for this repository",
     );
 }
 
 #[test]
 fn g01_16_5_being_trusted_by_someone_hosted_elsewhere_is_not_enough() {
     let (m, friend) = (Keys::generate(), Keys::generate());
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[&m]);
+    let (mut view, owner) = FakeView::hosted(&[&m]);
     view.take(&elsewhere(&m, &[&friend], 100));
     assert_eq!(view.outcome(&state(&friend, &[], 100)), Outcome::Serve);
     view.take(&listing(&owner, &[], 200));
@@ -266,8 +239,7 @@ fn g01_26_recursion_runs_through_a_held_announcement() {
 #[test]
 fn g01_78_a_grant_of_the_legacy_rule_alone_is_flagged() {
     let m = Keys::generate();
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[&m]);
+    let (mut view, owner) = FakeView::hosted(&[&m]);
     let by_m = state(&m, &[(MAIN, oid(1))], 100);
     assert!(view.ask(&by_m).legacy_only);
     assert!(!view.ask(&state(&owner, &[(MAIN, oid(1))], 100)).legacy_only);
@@ -303,8 +275,7 @@ fn g01_80_the_state_of_an_invited_key_is_held_even_if_its_data_is_here() {
 
 #[test]
 fn g01_16_6_a_state_whose_objects_are_here_is_served_at_once() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     view.has(&[oid(1)]);
     let decision = view.ask(&state(&owner, &[(MAIN, oid(1)), (TAG, oid(1))], 100));
     assert_eq!(decision.outcome, Outcome::Serve);
@@ -314,8 +285,7 @@ fn g01_16_6_a_state_whose_objects_are_here_is_served_at_once() {
 
 #[test]
 fn g01_16_7_one_missing_object_makes_it_wait() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     view.has(&[oid(1)]);
     let decision = view.ask(&state(&owner, &[(MAIN, oid(1)), (TAG, oid(2))], 100));
     assert_eq!(decision.outcome, Outcome::Hold);
@@ -329,8 +299,7 @@ fn g01_16_7_one_missing_object_makes_it_wait() {
 
 #[test]
 fn g01_38_an_empty_state_applies_to_a_served_repository_only() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     assert_eq!(view.outcome(&state(&owner, &[], 100)), Outcome::Serve);
     let newcomer = Keys::generate();
     view.take(&listing(&newcomer, &[], 100));
@@ -339,15 +308,11 @@ fn g01_38_an_empty_state_applies_to_a_served_repository_only() {
 
 #[test]
 fn g01_38_a_branch_that_names_no_commit_is_refused_and_a_tag_may_name_anything() {
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[]);
+    let (mut view, owner) = FakeView::hosted(&[]);
     view.objects.insert(oid(7), Found::Other);
-    let (cause, text) = refusal(&view.ask(&state(&owner, &[(MAIN, oid(7))], 100)));
-    assert_eq!(cause, Cause::Malformed);
-    assert!(
-        text.contains("refs/heads/main must name a commit"),
-        "{text}"
-    );
+    let nothing = state(&owner, &[(MAIN, oid(7))], 100);
+    let text = view.refuses(&nothing, Cause::Malformed, "");
+    must_contain(&text, &["refs/heads/main must name a commit"]);
     assert_eq!(
         view.outcome(&state(&owner, &[(TAG, oid(7))], 100)),
         Outcome::Serve
@@ -363,15 +328,14 @@ fn g01_20_a_state_brings_an_announcement_back_from_hiding() {
     view.hidden.insert(announcement.id);
     let decision = view.take(&state(&keys, &[(MAIN, oid(1))], 100));
     assert_eq!(decision.outcome, Outcome::Hold);
-    assert!(decision.effects.contains(&Effect::KeepAlive(addr(&keys))));
+    decision.must_do(&Effect::KeepAlive(addr(&keys)));
     assert!(view.hidden.is_empty());
 }
 
 #[test]
 fn g01_30_the_effective_state_is_the_latest_of_the_set_and_ties_go_to_the_lowest_id() {
     let (m, stranger) = (Keys::generate(), Keys::generate());
-    let mut view = FakeView::new();
-    let owner = view.hosting(&[&m]);
+    let (view, owner) = FakeView::hosted(&[&m]);
     let announcements =
         crate::admission::Announcements::load(&identifier(), &view, &view.policy).unwrap();
     let set = announcements.set_of(&owner.public_key());
