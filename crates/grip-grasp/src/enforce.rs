@@ -4,19 +4,17 @@
 use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 
 use grip_nostr::{
-    Address, Announcement, Event, EventId, Filter, Kind, PublicKey, PullRequest, RepoAddr,
-    Timestamp,
+    Address, Announcement, Event, Filter, Kind, PublicKey, PullRequest, RepoAddr, Timestamp,
 };
 use grip_purgatory::Waiting;
 use grip_store::Limits;
-use grip_types::Identifier;
 
 use crate::{
     Grasp, Policy,
     admission::{Announcements, ViewError},
     agreement::announced,
     error::GraspError,
-    grasp::{Core, now, timestamp},
+    grasp::{Core, timestamp},
     holding::HoldingReason,
 };
 
@@ -243,29 +241,13 @@ impl Core {
 
     /// Drops the held events of banned keys, and of repositories that are banned or not selected.
     async fn drop_banned(self: &Arc<Self>, policy: &Policy) -> Result<(), GraspError> {
-        let banned: Vec<(EventId, Vec<Identifier>)> = {
-            let purgatory = self.purgatory.lock();
-            let is_banned = |waiting: &Waiting<'_>| match waiting {
-                Waiting::Announcement(entry) => {
-                    policy.bans(&entry.addr) || !is_hosted(&entry.held.event.unpack(), policy)
-                }
-                other => policy.bans_author(&other.held().author()),
-            };
-            let waiting = purgatory.waiting().filter(is_banned);
-            let waiting = waiting.map(|it| (it.held().id(), it.identifiers().to_vec()));
-            waiting.collect()
+        let is_banned = |waiting: &Waiting<'_>| match waiting {
+            Waiting::Announcement(entry) => {
+                policy.bans(&entry.addr) || !is_hosted(&entry.held.event.unpack(), policy)
+            }
+            other => policy.bans_author(&other.held().author()),
         };
-        let mut concerned = BTreeSet::new();
-        for (id, identifiers) in banned {
-            let _turns = self.turns(identifiers.clone()).await?;
-            self.held(|purgatory| ((), purgatory.drop_event(&id, now())))
-                .await?;
-            concerned.extend(identifiers);
-        }
-        for identifier in &concerned {
-            self.settle_in_turn(identifier).await;
-        }
-        Ok(())
+        self.drop_waiting_where(is_banned).await.map(drop)
     }
 }
 

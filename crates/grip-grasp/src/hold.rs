@@ -1,14 +1,18 @@
 //! The purgatory in memory and its journal, changed as one.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
 
 use grip_db::{DbError, WritePermit};
 use grip_nostr::EventId;
-use grip_purgatory::{Change, Full, Purgatory};
+use grip_purgatory::{Change, Full, Purgatory, Waiting};
 use grip_tasks::fault;
 use grip_types::Identifier;
 
-use crate::{commit::Written, error::GraspError, grasp::Core};
+use crate::{
+    commit::Written,
+    error::GraspError,
+    grasp::{Core, now},
+};
 
 /// Removals that may be on their way to the disk at once; beyond it the next one waits.
 pub(crate) const MAX_FORGETTING: usize = 256;
@@ -37,6 +41,31 @@ impl Core {
         let permit = self.commit.permit().await;
         let (value, written) = self.change(permit, change)?;
         Ok((value, written.await))
+    }
+
+    /// Drops what waits, or is wanted, and `goes`: each in the turns of its identifiers, which are
+    /// settled after it. Returns how many there were.
+    pub(crate) async fn drop_waiting_where(
+        self: &Arc<Self>,
+        goes: impl Fn(&Waiting<'_>) -> bool,
+    ) -> Result<usize, GraspError> {
+        let dropped: Vec<(EventId, Vec<Identifier>)> = {
+            let purgatory = self.purgatory.lock();
+            let going = purgatory.waiting().filter(goes);
+            let going = going.map(|it| (it.held().id(), it.identifiers().to_vec()));
+            going.collect()
+        };
+        let (count, mut concerned) = (dropped.len(), BTreeSet::new());
+        for (id, identifiers) in dropped {
+            let _turns = self.turns(identifiers.clone()).await?;
+            self.held(|purgatory| ((), purgatory.drop_event(&id, now())))
+                .await?;
+            concerned.extend(identifiers);
+        }
+        for identifier in &concerned {
+            self.settle_in_turn(identifier).await;
+        }
+        Ok(count)
     }
 
     /// Holds a state or pull request for its identifiers, in their turns. What could not be

@@ -1,19 +1,18 @@
 //! Kind 62: requests to vanish (NIP-62, G01-117 … G01-120).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use grip_nostr::{Event, EventId, PublicKey, RepoAddr, kinds};
-use grip_purgatory::Waiting;
+use grip_nostr::{Event, PublicKey, RepoAddr, kinds};
 use grip_relay::{Answer, answer_to_put};
 use grip_store::{Put, Vanished};
 use grip_tasks::fault;
-use grip_types::{EventSource, Identifier};
+use grip_types::EventSource;
 
 use crate::{
     admission::{Outcome, ViewError},
     agreement::announced,
     error::GraspError,
-    grasp::{Core, now},
+    grasp::Core,
 };
 
 impl Core {
@@ -129,26 +128,10 @@ impl Core {
 
     /// Drops what waits, or is wanted, of a key that vanishes.
     async fn drop_held(self: &Arc<Self>, vanished: &Vanished) -> Result<usize, GraspError> {
-        let held: Vec<(EventId, Vec<Identifier>)> = {
-            let purgatory = self.purgatory.lock();
-            let goes = |waiting: &Waiting<'_>| {
-                let held = waiting.held();
-                held.author() == vanished.author && held.event.created_at() <= vanished.until
-            };
-            let held = purgatory.waiting().filter(goes);
-            held.map(|it| (it.held().id(), it.identifiers().to_vec()))
-                .collect()
-        };
-        let (count, mut concerned) = (held.len(), BTreeSet::new());
-        for (id, identifiers) in held {
-            let _turns = self.turns(identifiers.clone()).await?;
-            self.held(|purgatory| ((), purgatory.drop_event(&id, now())))
-                .await?;
-            concerned.extend(identifiers);
-        }
-        for identifier in &concerned {
-            self.settle_in_turn(identifier).await;
-        }
-        Ok(count)
+        self.drop_waiting_where(|waiting| {
+            let held = waiting.held();
+            held.author() == vanished.author && held.event.created_at() <= vanished.until
+        })
+        .await
     }
 }
