@@ -38,8 +38,8 @@ pub use self::{
     record::Seen,
     repositories::Repo,
 };
-use self::{behaviour::Scripts, limits::LimitState, record::Record, repositories::Repositories};
-use crate::{WorkTree, listener, remote::Gate};
+use self::{behaviour::Scripts, limits::LimitState, repositories::Repositories};
+use crate::{WorkTree, listener, record::Record, remote::Gate};
 
 /// A running GitHub; it ends when dropped.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ struct Shared {
     git_root: TempDir,
     repositories: Mutex<Repositories>,
     books: Mutex<LimitState>,
-    record: Record,
+    record: Record<Seen>,
     scripts: Scripts,
 }
 

@@ -21,6 +21,7 @@ mod process;
 mod project;
 mod proxy;
 mod python_relay;
+mod record;
 pub mod redis;
 pub mod relay;
 pub mod remote;

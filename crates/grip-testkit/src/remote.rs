@@ -20,13 +20,13 @@ use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use self::behaviour::Scripts;
 pub use self::{
     backend::Speaks,
     behaviour::{Behaviour, Gate, Status},
     record::Seen,
 };
-use self::{behaviour::Scripts, record::Record};
-use crate::{WorkTree, git, listener};
+use crate::{WorkTree, git, listener, record::Record};
 
 /// A running host; it ends when dropped.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct RemoteHost {
 struct Shared {
     root: TempDir,
     speaks: Speaks,
-    record: Arc<Record>,
+    record: Record<Seen>,
     scripts: Scripts,
 }
 
@@ -58,7 +58,7 @@ impl RemoteHost {
         let shared = Arc::new(Shared {
             root: TempDir::new()?,
             speaks,
-            record: Arc::default(),
+            record: Record::default(),
             scripts: Scripts::default(),
         });
         Ok(Self {

@@ -36,7 +36,6 @@ struct Inner {
     /// What happens after each look at a list that is still to come.
     arriving: VecDeque<Vec<Value>>,
     poll_interval: u64,
-    kept: usize,
     /// By login in lower case.
     users: BTreeMap<String, Value>,
     /// By name in lower case.
@@ -50,7 +49,6 @@ impl Default for Inner {
             made: 0,
             arriving: VecDeque::new(),
             poll_interval: 60,
-            kept: KEPT,
             users: BTreeMap::new(),
             described: BTreeMap::new(),
         }
@@ -131,19 +129,6 @@ impl FakeGitHub {
         let inner = repositories.activity.inner();
         let id = |event: &Value| event["id"].as_str().map(str::to_owned);
         inner.events.iter().rev().map(id).collect()
-    }
-
-    /// Lists show only the latest `count` events that are there now, as when the others are old.
-    pub fn forget_events(&self, count: usize) {
-        let repositories = self.shared.repositories();
-        let mut inner = repositories.activity.inner();
-        let old = inner.events.len().saturating_sub(count);
-        inner.events.drain(..old);
-    }
-
-    /// How many events a list shows at most: 300.
-    pub fn keep_events(&self, count: usize) {
-        self.shared.repositories().activity.inner().kept = count;
     }
 
     /// What it wants between two looks, in seconds: 60.
@@ -260,7 +245,7 @@ impl Inner {
         wanted: impl Fn(&Value) -> bool,
     ) -> Made {
         let all = self.events.iter().rev().filter(|event| wanted(event));
-        let (part, more) = asked.part(all.take(self.kept));
+        let (part, more) = asked.part(all.take(KEPT));
         let items = part.into_iter().cloned().collect();
         self.events
             .extend(self.arriving.pop_front().unwrap_or_default());

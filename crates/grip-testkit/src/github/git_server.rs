@@ -37,7 +37,7 @@ pub(super) async fn respond(
 ) -> Response<Body> {
     let path = head.uri.path().to_owned();
     let token = password(&head.headers).and_then(|token| shared.books().token(&token));
-    let under_way = shared.record.arrived(Seen {
+    let under_way = shared.record.arrived(|in_flight| Seen {
         at: Instant::now(),
         method: head.method.to_string(),
         path: path.clone(),
@@ -45,11 +45,12 @@ pub(super) async fn respond(
         token,
         conditional: false,
         status: 0,
-        in_flight: 0,
+        in_flight,
     });
     let reply = answer(shared, head, body, &path, token).await;
     let reply = reply.unwrap_or_else(|error| plain(500, Vec::new(), &format!("{error:#}")));
-    under_way.answered(reply.status);
+    under_way.update(|seen| seen.status = reply.status);
+    drop(under_way);
     sent(reply)
 }
 

@@ -55,7 +55,7 @@ pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> 
     let query = head.uri.query().unwrap_or_default();
     let presented = credential(headers);
     let token = presented.map(|text| shared.books().token(text));
-    let under_way = shared.record.arrived(Seen {
+    let under_way = shared.record.arrived(|in_flight| Seen {
         at: Instant::now(),
         method: head.method.to_string(),
         path: path.to_owned(),
@@ -63,7 +63,7 @@ pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> 
         token: token.flatten(),
         conditional: headers.contains_key(header::IF_NONE_MATCH),
         status: 0,
-        in_flight: 0,
+        in_flight,
     });
     let (entry, latency) = {
         let mut books = shared.books();
@@ -89,7 +89,8 @@ pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> 
         Some(reply) => reply,
         None => passed(&shared, &call, token.flatten(), unchanged).await,
     };
-    under_way.answered(reply.status);
+    under_way.update(|seen| seen.status = reply.status);
+    drop(under_way);
     sent(reply)
 }
 

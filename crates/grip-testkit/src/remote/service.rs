@@ -20,7 +20,7 @@ const RESULT: &str = "application/x-git-upload-pack-result";
 
 pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> Response<Body> {
     let (repository, action) = split(request.uri().path());
-    let under_way = shared.record.arrived(Seen {
+    let under_way = shared.record.arrived(|in_flight| Seen {
         at: Instant::now(),
         method: request.method().to_string(),
         repository: repository.to_owned(),
@@ -28,7 +28,7 @@ pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> 
         headers: request.headers().clone(),
         command: None,
         wants: Vec::new(),
-        in_flight: 0,
+        in_flight,
     });
     let action = action.to_owned();
     let behaviour = shared.scripts.next(repository);
@@ -44,7 +44,10 @@ pub(super) async fn respond(request: Request<Incoming>, shared: Arc<Shared>) -> 
     };
     let asked = PacketRequest::read(&call.body);
     let is_fetch = action == "git-upload-pack" && asked.command.as_deref() != Some("ls-refs");
-    under_way.says(asked.command, asked.wants);
+    under_way.update(|seen| {
+        seen.command = asked.command;
+        seen.wants = asked.wants;
+    });
     match answer(&shared, &call, &action, behaviour, is_fetch, under_way).await {
         Ok(response) => response,
         Err(error) => short(500, &[], &format!("{error:#}")),
