@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use grip_db::{Db, TestDatabase};
 use grip_egress::Egress;
 use grip_github::{GitHub, Login, Owner, Token};
-use grip_index::{GitHubOptions, GitHubSource, Options, PrivateRepos, Reader, Source};
+use grip_index::{Change, GitHubOptions, GitHubSource, Options, PrivateRepos, Reader, Source};
 use grip_limits::Throttle;
 use grip_queue::{JobFacts, State};
 use grip_testkit::{
@@ -502,22 +502,6 @@ async fn the_name_of_a_private_repository_is_kept_by_nobody() {
 }
 
 #[tokio::test]
-async fn a_push_to_a_repository_that_became_private_tells_nobody_of_its_tags() {
-    let (test, host) = one().await;
-    let running = settled(&test, &host).await;
-    assert_eq!(running.feed().await, ["github.com/acme/one@v1.0.0"]);
-    host.change("acme/one", |repo| repo.private = true);
-    host.add_tag("acme/one", "v1.1.0");
-    push(&running, "one").await;
-    assert!(running.feed().await.is_empty());
-    let changes = running.changes(0).await;
-    assert!(
-        changes.iter().all(|change| change.version == "v1.0.0"),
-        "{changes:?}"
-    );
-}
-
-#[tokio::test]
 async fn a_whole_host_is_listed_and_believed_only_about_its_own_paths() {
     let (test, host) = one().await;
     for n in 0..250 {
@@ -608,24 +592,29 @@ async fn a_list_from_before_a_push_is_not_published_after_it() {
 }
 
 #[tokio::test]
-async fn new_tags_of_a_repository_that_became_private_are_not_told_by_its_usual_turn() {
-    let (test, host) = one().await;
-    let running = settled(&test, &host).await;
-    host.forget();
+async fn new_tags_of_a_repository_that_became_private_are_told_neither_by_a_push_nor_by_its_turn() {
     let key = "github.com/acme/one";
-    retry(&running, ("index-repo", key)).await;
-    let paths: Vec<_> = host.requests().into_iter().map(|seen| seen.path).collect();
-    assert_eq!(paths, ["/repos/acme/one/tags"], "nothing new costs nothing");
+    for is_pushed in [true, false] {
+        let (test, host) = one().await;
+        let running = settled(&test, &host).await;
+        assert_eq!(running.feed().await, ["github.com/acme/one@v1.0.0"]);
+        host.forget();
+        retry(&running, ("index-repo", key)).await;
+        let paths: Vec<_> = host.requests().into_iter().map(|seen| seen.path).collect();
+        assert_eq!(paths, ["/repos/acme/one/tags"], "nothing new costs nothing");
 
-    host.change("acme/one", |repo| repo.private = true);
-    host.add_tag("acme/one", "v1.1.0");
-    retry(&running, ("index-repo", key)).await;
-    assert!(running.feed().await.is_empty());
-    let changes = running.changes(0).await;
-    assert!(
-        changes.iter().all(|change| change.version == "v1.0.0"),
-        "{changes:?}"
-    );
+        host.change("acme/one", |repo| repo.private = true);
+        host.add_tag("acme/one", "v1.1.0");
+        if is_pushed {
+            push(&running, "one").await;
+        } else {
+            retry(&running, ("index-repo", key)).await;
+        }
+        assert!(running.feed().await.is_empty());
+        let changes = running.changes(0).await;
+        let is_known = |change: &Change| change.version == "v1.0.0";
+        assert!(changes.iter().all(is_known), "{changes:?}");
+    }
 }
 
 #[tokio::test]
