@@ -11,7 +11,6 @@ pub const MAX_BAND: usize = MAX_DATA - 1;
 
 pub const FLUSH: &[u8] = b"0000";
 pub const DELIM: &[u8] = b"0001";
-pub const RESPONSE_END: &[u8] = b"0002";
 
 /// One packet of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -82,14 +82,6 @@ impl Tile {
         self.width == WIDTH
     }
 
-    /// The whole tile at the place of this one.
-    pub fn widened(self) -> Self {
-        Self {
-            width: WIDTH,
-            ..self
-        }
-    }
-
     /// The place of its first hash at its level, or of its first record; none beyond any log.
     pub fn first(&self) -> Option<u64> {
         self.index.checked_mul(WIDTH)
