@@ -28,11 +28,11 @@ use crate::{
     ReplicationTotals,
     dial::Dialler,
     intake::Intake,
-    kept::{self, Kept},
     memory::Memories,
+    participant_relays::{self, Participants, RelayList},
     plan::Plan,
-    plus::{self, Participants, RelayList},
-    refused::Refused,
+    refused_events::{self, Kept},
+    refused_ids::Refused,
     replication::{Replication, probe_for_ever},
     status::Board,
     targets::{self, Rules, Threads},
@@ -88,8 +88,10 @@ impl Follow {
             store: parts.store,
             followed: parts.followed,
             refused: Mutex::new(Refused::new(parts.options.refused_lifetime)),
-            orphans: Mutex::new(Kept::new(kept::ORPHANS)),
-            hot: Mutex::new(Kept::new(kept::hot(parts.options.refused_kept_whole))),
+            orphans: Mutex::new(Kept::new(refused_events::ORPHANS)),
+            hot: Mutex::new(Kept::new(refused_events::hot(
+                parts.options.refused_kept_whole,
+            ))),
             replication: Arc::clone(&replication),
             group: parts.group.clone(),
         };
@@ -236,11 +238,13 @@ async fn look(
             Some(plus) => {
                 let participants = participants(&repositories, threads);
                 let list_of = |author: &PublicKey| {
-                    let found = view.latest(&plus::list_address(*author)).ok()?;
+                    let found = view
+                        .latest(&participant_relays::list_address(*author))
+                        .ok()?;
                     Some(RelayList::read(&found?, may_follow))
                 };
                 let asked = looking.board.asked();
-                plus::wishes(&participants, plus, &options.bootstrap, list_of, &asked)
+                participant_relays::wishes(&participants, plus, &options.bootstrap, list_of, &asked)
             }
             None => Vec::new(),
         };

@@ -20,9 +20,9 @@ use tokio::time::Instant;
 
 use crate::{
     RelayUrl,
-    kept::{Kept, KeptEvent},
     plan::Plan,
-    refused::Refused,
+    refused_events::{Kept, KeptEvent},
+    refused_ids::Refused,
     replication::Replication,
     session::{Asked, Delivery, Fate, Item, UNKNOWN_ID},
     threads,

@@ -11,8 +11,8 @@ pub use element::Flaw;
 use element::Kind;
 
 use crate::{
+    display_text::{Shown, shown},
     escape,
-    shown::{Shown, shown},
 };
 
 /// The path of a module, as in the `module` line of its go.mod.

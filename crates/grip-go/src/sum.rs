@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    shown::shown,
+    display_text::shown,
     zip::{File, Selection, WriteError},
 };
 

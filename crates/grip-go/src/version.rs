@@ -10,8 +10,9 @@ use std::{cmp::Ordering, fmt, str::FromStr};
 use parts::Parts;
 
 use crate::{
-    ModulePath, escape, pseudo,
-    shown::{Shown, shown},
+    ModulePath,
+    display_text::{Shown, shown},
+    escape, pseudo,
 };
 
 const INCOMPATIBLE: &str = "+incompatible";

@@ -5,10 +5,10 @@
 //! in its effects, refusals included.
 
 mod announcement;
+mod announcement_cache;
 mod announcements;
 mod decision;
 mod deletion;
-mod known;
 mod pull_request;
 mod related;
 mod state;
@@ -22,11 +22,11 @@ mod tests;
 use grip_nostr::{Event, PullRequest, Timestamp, expiration, kinds};
 use grip_types::Origin;
 
+pub(crate) use announcement_cache::{KnownAnnouncement, ReadAnnouncement, ReadAnnouncements};
 pub(crate) use announcements::{Announcements, Denial, EventStatus, Grant, why_not};
 #[cfg(test)]
 pub(crate) use decision::HELD;
 pub(crate) use decision::{Cause, Decision, Effect, Outcome, Reason, Step};
-pub(crate) use known::{KnownAnnouncement, ReadAnnouncement, ReadAnnouncements};
 pub(crate) use pull_request::{
     belongs_to, contributor_repositories, is_banned, is_relevant, roots, targets,
 };

@@ -19,11 +19,11 @@ use crate::{
     notifier::Notifier,
 };
 
-mod departed;
+mod evicted;
 mod host;
 mod script;
 
-use departed::Departed;
+use evicted::Departed;
 use host::{Hold, Host};
 pub(crate) use host::{RECHECK, REQUEST_TAKES};
 

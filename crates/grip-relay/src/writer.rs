@@ -5,7 +5,7 @@
 //! their turn one after the other, so that a flood of one waits behind itself.
 
 mod operation;
-mod waiting;
+mod write_queue;
 
 use std::{cell::Cell, panic::AssertUnwindSafe, sync::Arc, thread, time::Duration};
 
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Answer, Stats, WritePolicy, stats::Raised, subscriptions::Subscriptions};
 use operation::{Operation, Outcome};
-use waiting::Waiting;
+use write_queue::Waiting;
 
 /// Most events of one commit, so that no answer waits for a group without end.
 const MAX_GROUP: usize = 2_048;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, hash_map};
 
 use super::{MAX_NAMES, ZipError};
-use crate::{shown::shown, unicode};
+use crate::{display_text::shown, unicode};
 
 const ROOT: u32 = 0;
 

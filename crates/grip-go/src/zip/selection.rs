@@ -7,9 +7,9 @@ use super::{
 };
 use crate::{
     Flaw, Module,
+    display_text::shown,
     go_mod::{self, Language},
     path::element,
-    shown::shown,
 };
 
 /// The files of a module's zip, in the order of the listing.

@@ -8,7 +8,7 @@ use super::{
     File, MAX_BYTES, Selection,
     archive::{self, Member, Output},
 };
-use crate::{Shown, shown::shown};
+use crate::{Shown, display_text::shown};
 
 const BUFFER_BYTES: usize = 32 << 10;
 /// What nothing is compressed to. Modules have many empty files, and no work is due for them.

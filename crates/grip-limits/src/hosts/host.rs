@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     HostPermit, Outcome, StartName,
-    departed::{Closed, Departure},
+    evicted::{Closed, Departure},
 };
 use crate::{
     Advice, BreakerOptions, BreakerState, ClosedReason, HostClosed, HostHistory, HostStatus, Lane,
