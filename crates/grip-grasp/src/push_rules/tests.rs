@@ -83,14 +83,21 @@ fn push(
     authorise(commands, candidates, current, &BTreeMap::new())
 }
 
+/// A push where one state is served and nothing is held.
+fn push_on(
+    state: &[(&'static str, u64)],
+    commands: &[RefEdit],
+    current: &[(&str, u64)],
+) -> Result<Authorised, PushRefusal> {
+    let owner = Owner::new(&[]);
+    let served = owner.state(state, 100);
+    let candidates = owner.candidates(&[&served], &[]);
+    push(commands, &candidates, &refs(current))
+}
+
 #[test]
 fn g01_35_without_a_candidate_every_push_is_refused_with_advice() {
-    let owner = Owner::new(&[]);
-    let refusal = push(
-        &[set_to(MAIN, None, 1)],
-        &owner.candidates(&[], &[]),
-        &refs(&[]),
-    );
+    let refusal = push(&[set_to(MAIN, None, 1)], &Candidates::default(), &refs(&[]));
     assert_eq!(
         refusal.unwrap_err().summary,
         "no state event from a maintainer allows refs/heads/main at 0000000000; \
@@ -140,14 +147,8 @@ fn g01_35_states_older_than_the_effective_served_one_allow_nothing() {
     let stale = state(&m, &of(&[(MAIN, 1)]), 50);
     let served = owner.state(&[(MAIN, 2)], 100);
     let candidates = owner.candidates(&[&served], &[&stale]);
-    assert!(
-        push(
-            &[set_to(MAIN, Some(2), 1)],
-            &candidates,
-            &refs(&[(MAIN, 2)])
-        )
-        .is_err()
-    );
+    let back = [set_to(MAIN, Some(2), 1)];
+    assert!(push(&back, &candidates, &refs(&[(MAIN, 2)])).is_err());
 }
 
 #[test]
@@ -191,11 +192,8 @@ fn g01_35_a_strangers_held_state_allows_nothing() {
 
 #[test]
 fn g01_35_pushing_the_served_state_again_is_accepted() {
-    let owner = Owner::new(&[]);
-    let served = owner.state(&[(MAIN, 1), (SIDE, 2)], 100);
-    let candidates = owner.candidates(&[&served], &[]);
     let commands = [set_to(MAIN, Some(1), 1), set_to(SIDE, None, 2)];
-    let authorised = push(&commands, &candidates, &refs(&[(MAIN, 1)])).unwrap();
+    let authorised = push_on(&[(MAIN, 1), (SIDE, 2)], &commands, &[(MAIN, 1)]).unwrap();
     assert_eq!(authorised.edits.len(), 1, "what is as asked needs no edit");
 }
 
@@ -214,62 +212,34 @@ fn g01_35_a_ref_absent_from_the_state_may_be_deleted_even_if_gone_already() {
 
 #[test]
 fn g01_35_a_ref_named_in_the_state_cannot_be_deleted() {
-    let owner = Owner::new(&[]);
-    let served = owner.state(&[(MAIN, 1)], 100);
-    let refusal = push(
-        &[delete(MAIN, 1)],
-        &owner.candidates(&[&served], &[]),
-        &refs(&[(MAIN, 1)]),
-    );
+    let refusal = push_on(&[(MAIN, 1)], &[delete(MAIN, 1)], &[(MAIN, 1)]);
     let summary = refusal.unwrap_err().summary;
     assert!(summary.contains("still names refs/heads/main"), "{summary}");
 }
 
 #[test]
 fn g01_35_refs_outside_the_three_namespaces_are_refused() {
-    let owner = Owner::new(&[]);
-    let served = owner.state(&[(MAIN, 1)], 100);
-    let candidates = owner.candidates(&[&served], &[]);
     for outside in [
         "refs/notes/commits",
         "refs/remotes/o/main",
         "refs/nostrils/x",
     ] {
-        let refusal = push(&[set_to(outside, None, 1)], &candidates, &refs(&[])).unwrap_err();
+        let refusal = push_on(&[(MAIN, 1)], &[set_to(outside, None, 1)], &[]).unwrap_err();
         assert!(refusal.summary.contains("outside refs/heads"), "{refusal}");
     }
 }
 
 #[test]
 fn g01_35_branches_below_pr_follow_the_state_like_others() {
-    let owner = Owner::new(&[]);
-    let served = owner.state(&[("refs/heads/pr/x", 1)], 100);
-    let candidates = owner.candidates(&[&served], &[]);
-    assert!(
-        push(
-            &[set_to("refs/heads/pr/x", None, 1)],
-            &candidates,
-            &refs(&[])
-        )
-        .is_ok()
-    );
-    assert!(
-        push(
-            &[set_to("refs/heads/pr/y", None, 1)],
-            &candidates,
-            &refs(&[])
-        )
-        .is_err()
-    );
+    let state = [("refs/heads/pr/x", 1)];
+    assert!(push_on(&state, &[set_to("refs/heads/pr/x", None, 1)], &[]).is_ok());
+    assert!(push_on(&state, &[set_to("refs/heads/pr/y", None, 1)], &[]).is_err());
 }
 
 #[test]
 fn g01_40_the_whole_push_is_refused_and_every_ref_is_told_why() {
-    let owner = Owner::new(&[]);
-    let served = owner.state(&[(MAIN, 1), (SIDE, 2)], 100);
-    let candidates = owner.candidates(&[&served], &[]);
     let commands = [set_to(MAIN, None, 1), set_to(SIDE, None, 9)];
-    let refusal = push(&commands, &candidates, &refs(&[])).unwrap_err();
+    let refusal = push_on(&[(MAIN, 1), (SIDE, 2)], &commands, &[]).unwrap_err();
     assert!(
         refusal.summary.contains("has refs/heads/side at"),
         "{refusal}"
@@ -291,32 +261,24 @@ fn g01_40_one_candidate_must_accept_all_commands() {
 
 #[test]
 fn g01_40_a_ref_that_moved_since_the_client_looked_is_refused() {
-    let owner = Owner::new(&[]);
-    let served = owner.state(&[(MAIN, 3)], 100);
-    let candidates = owner.candidates(&[&served], &[]);
     let command = [set_to(MAIN, Some(1), 3)];
-    let refusal = push(&command, &candidates, &refs(&[(MAIN, 2)])).unwrap_err();
+    let refusal = push_on(&[(MAIN, 3)], &command, &[(MAIN, 2)]).unwrap_err();
     assert!(refusal.summary.contains("fetch first"), "{refusal}");
-    assert!(
-        push(&command, &candidates, &refs(&[(MAIN, 3)])).is_ok(),
-        "already as asked"
-    );
+    let as_asked = push_on(&[(MAIN, 3)], &command, &[(MAIN, 3)]);
+    assert!(as_asked.is_ok());
 }
 
 #[test]
 fn one_ref_twice_in_a_push_is_refused() {
-    let owner = Owner::new(&[]);
-    let served = owner.state(&[(MAIN, 1)], 100);
     let commands = [set_to(MAIN, None, 1), set_to(MAIN, None, 1)];
-    let refusal = push(&commands, &owner.candidates(&[&served], &[]), &refs(&[])).unwrap_err();
+    let refusal = push_on(&[(MAIN, 1)], &commands, &[]).unwrap_err();
     assert!(refusal.summary.contains("named twice"), "{refusal}");
     assert_eq!(refusal.refs.len(), 1);
 }
 
 #[test]
 fn a_push_without_commands_changes_nothing() {
-    let owner = Owner::new(&[]);
-    let authorised = push(&[], &owner.candidates(&[], &[]), &refs(&[])).unwrap();
+    let authorised = push(&[], &Candidates::default(), &refs(&[])).unwrap();
     assert_eq!(authorised, Authorised::default());
 }
 
@@ -428,31 +390,21 @@ fn g01_45_a_known_event_decides_about_its_ref() {
 fn g01_51_a_pull_request_ref_cannot_be_deleted_by_a_push() {
     let id = some_event();
     let current = refs(&[(&nostr_ref(&id), 1)]);
-    let refusal = push(
-        &[delete(&nostr_ref(&id), 1)],
-        &Candidates::default(),
-        &current,
-    );
+    let deletion = [delete(&nostr_ref(&id), 1)];
+    let refusal = push(&deletion, &Candidates::default(), &current);
     let summary = refusal.unwrap_err().summary;
     assert!(summary.contains("cannot be deleted by a push"), "{summary}");
 }
 
 #[test]
 fn g01_40_a_mixed_push_needs_both_parts_to_be_fine() {
-    let owner = Owner::new(&[]);
-    let served = owner.state(&[(MAIN, 1)], 100);
-    let candidates = owner.candidates(&[&served], &[]);
     let tip = set_to(&nostr_ref(&some_event()), None, 7);
-    let fine = push(
-        &[set_to(MAIN, None, 1), tip.clone()],
-        &candidates,
-        &refs(&[]),
-    )
-    .unwrap();
+    let push = |main: RefEdit, other: &RefEdit| push_on(&[(MAIN, 1)], &[main, other.clone()], &[]);
+    let fine = push(set_to(MAIN, None, 1), &tip).unwrap();
     assert_eq!((fine.edits.len(), fine.placeholders.len()), (2, 1));
-    assert!(push(&[set_to(MAIN, None, 2), tip], &candidates, &refs(&[])).is_err());
+    assert!(push(set_to(MAIN, None, 2), &tip).is_err());
     let bad = set_to("refs/nostr/123", None, 7);
-    assert!(push(&[set_to(MAIN, None, 1), bad], &candidates, &refs(&[])).is_err());
+    assert!(push(set_to(MAIN, None, 1), &bad).is_err());
 }
 
 fn parsed(owner: &Owner, tags: &[&[&str]]) -> State {
