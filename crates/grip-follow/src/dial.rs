@@ -30,8 +30,6 @@ const DOCUMENT_TIME: Duration = Duration::from_secs(3);
 const DOCUMENT_BYTES: u64 = 256 << 10;
 /// How long a private service may take to let us in.
 const LOGIN_TIME: Duration = Duration::from_secs(10);
-/// Longest message: a state of 20,000 refs, in its frame.
-const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// Shares the right to dial among all relays.
 pub(crate) struct Dialler {
@@ -39,6 +37,7 @@ pub(crate) struct Dialler {
     /// For what the operator configured, which may be inside of his network.
     bootstrap: Egress,
     private: Arc<PrivatePeers>,
+    max_message_bytes: usize,
     permits: Semaphore,
     next: Mutex<Instant>,
     /// Peers of the DHT that the documents name.
@@ -114,11 +113,17 @@ struct Limitation {
 }
 
 impl Dialler {
-    pub(crate) fn new(egress: Egress, bootstrap: Egress, private: Arc<PrivatePeers>) -> Self {
+    pub(crate) fn new(
+        egress: Egress,
+        bootstrap: Egress,
+        private: Arc<PrivatePeers>,
+        max_message_bytes: usize,
+    ) -> Self {
         Self {
             egress,
             bootstrap,
             private,
+            max_message_bytes,
             permits: Semaphore::new(MAX_DIALS),
             next: Mutex::new(Instant::now()),
             named_peers: NamedPeers::default(),
@@ -166,7 +171,8 @@ impl Dialler {
         }
         let domain = egress.check_websocket(&url)?;
         let permit = egress.throttle().acquire(&domain, Lane::Api).await?;
-        let mut socket = egress.websocket(&url, MAX_MESSAGE_BYTES, permit).await?;
+        let connecting = egress.websocket(&url, self.max_message_bytes, permit);
+        let mut socket = connecting.await?;
         if let Some(keys) = keys {
             let logging_in = log_in(&mut socket.stream, relay, keys);
             let too_slow = |_| Err(DialError::NotLetIn("it did not answer in time".into()));
