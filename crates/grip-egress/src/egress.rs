@@ -1,5 +1,6 @@
 //! Requests to hosts, hop by hop.
 
+mod preflight;
 mod refusal;
 mod response;
 mod route;
@@ -27,6 +28,7 @@ use crate::{
     guard::{Forbidden, Guard},
     lookup::{Pins, Resolver},
     options::{Options, Request, RequestPolicy},
+    preflight::Preflight,
     printable_url::Shown,
     redirect::{self, RedirectError},
 };
@@ -121,6 +123,17 @@ impl Egress {
         request: Request,
         permit: Permit,
     ) -> BoxFuture<'a, Result<Reply, EgressError>> {
+        self.send_after(None, policy, request, permit)
+    }
+
+    /// [`Egress::send_with`] after `preflight` was asked about every hop.
+    pub fn send_after<'a>(
+        &'a self,
+        preflight: Option<&'a dyn Preflight>,
+        policy: &'a RequestPolicy,
+        request: Request,
+        permit: Permit,
+    ) -> BoxFuture<'a, Result<Reply, EgressError>> {
         Box::pin(async move {
             let Options { total, idle, .. } = self.inner.options;
             let deadline = Instant::now() + total;
@@ -128,6 +141,10 @@ impl Egress {
             let mut hop = Hop::first(policy, &request);
             let mut followed = 0;
             loop {
+                if let Some(preflight) = preflight {
+                    let asking = self.preflight(preflight, &hop.url, permit, deadline);
+                    permit = asking.await?;
+                }
                 let head = self.ask(policy, &request, &hop, permit, deadline).await?;
                 let status = head.response.status();
                 let url = hop.url.clone();

@@ -10,6 +10,7 @@ mod error_text;
 mod guard;
 mod lookup;
 mod options;
+mod preflight;
 mod printable_url;
 mod redirect;
 
@@ -24,5 +25,6 @@ pub use error::{BuildError, EgressError, Fault, FaultKind, Phase, Unusable};
 pub use guard::Forbidden;
 pub use lookup::{Lookup, SystemLookup};
 pub use options::{Options, Request, RequestPolicy};
+pub use preflight::{DocumentResponse, Preflight};
 pub use printable_url::Shown;
 pub use redirect::RedirectError;

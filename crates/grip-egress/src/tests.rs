@@ -8,6 +8,7 @@ mod headers;
 mod host;
 mod limits;
 mod networks;
+mod preflight;
 mod private_hosts;
 mod redirects;
 mod request_policy;

@@ -4,14 +4,10 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use grip_egress::{
-    Egress, EgressError, FaultKind, Forbidden, Request, RequestPolicy, Socket, WebSocket,
-};
+use grip_egress::{Egress, EgressError, FaultKind, Forbidden, RequestPolicy, Socket, WebSocket};
 use grip_limits::{Lane, Refused};
-use grip_nostr::{PublicKey, relay_proof};
-use http::{HeaderMap, HeaderValue, Method, header::ACCEPT};
+use grip_nostr::relay_proof;
 use nostr::prelude::Keys;
-use serde::Deserialize;
 use tokio::{
     io::AsyncReadExt as _,
     sync::{Mutex, Semaphore},
@@ -20,18 +16,21 @@ use tokio::{
 use tokio_tungstenite::tungstenite::Message;
 use url::Url;
 
-use crate::{PrivatePeers, RelayUrl, health::Loss, named_peers::NamedPeers, session::RemoteLimits};
+use crate::{
+    PrivatePeers, RelayUrl,
+    document::{self, Document},
+    health::Loss,
+    named_peers::NamedPeers,
+    session::RemoteLimits,
+};
 
 /// Dials at once, and the time between their starts.
 const MAX_DIALS: usize = 8;
 const DIAL_SPACING: Duration = Duration::from_millis(250);
-/// How long the document of a relay may take, and its size.
+/// How long the document of a relay may take.
 const DOCUMENT_TIME: Duration = Duration::from_secs(3);
-const DOCUMENT_BYTES: u64 = 256 << 10;
 /// How long a private service may take to let us in.
 const LOGIN_TIME: Duration = Duration::from_secs(10);
-/// Longest message: a state of 20,000 refs, in its frame.
-const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// Shares the right to dial among all relays.
 pub(crate) struct Dialler {
@@ -39,6 +38,7 @@ pub(crate) struct Dialler {
     /// For what the operator configured, which may be inside of his network.
     bootstrap: Egress,
     private: Arc<PrivatePeers>,
+    max_message_bytes: usize,
     permits: Semaphore,
     next: Mutex<Instant>,
     /// Peers of the DHT that the documents name.
@@ -94,31 +94,18 @@ impl DialError {
     }
 }
 
-/// The part of NIP-11 that is read.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Document {
-    supported_nips: Option<Vec<serde_json::Value>>,
-    supported_grasps: Vec<String>,
-    pubkey: Option<String>,
-    limitation: Limitation,
-    /// How its node is reached in the DHT, if it takes part.
-    dht: Vec<serde_json::Value>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Limitation {
-    max_subscriptions: Option<i64>,
-    default_limit: Option<i64>,
-}
-
 impl Dialler {
-    pub(crate) fn new(egress: Egress, bootstrap: Egress, private: Arc<PrivatePeers>) -> Self {
+    pub(crate) fn new(
+        egress: Egress,
+        bootstrap: Egress,
+        private: Arc<PrivatePeers>,
+        max_message_bytes: usize,
+    ) -> Self {
         Self {
             egress,
             bootstrap,
             private,
+            max_message_bytes,
             permits: Semaphore::new(MAX_DIALS),
             next: Mutex::new(Instant::now()),
             named_peers: NamedPeers::default(),
@@ -166,7 +153,8 @@ impl Dialler {
         }
         let domain = egress.check_websocket(&url)?;
         let permit = egress.throttle().acquire(&domain, Lane::Api).await?;
-        let mut socket = egress.websocket(&url, MAX_MESSAGE_BYTES, permit).await?;
+        let connecting = egress.websocket(&url, self.max_message_bytes, permit);
+        let mut socket = connecting.await?;
         if let Some(keys) = keys {
             let logging_in = log_in(&mut socket.stream, relay, keys);
             let too_slow = |_| Err(DialError::NotLetIn("it did not answer in time".into()));
@@ -192,31 +180,6 @@ async fn describe(egress: &Egress, url: &Url) -> Result<Option<Document>, DialEr
         Ok(Ok(document)) => Ok(document),
         Ok(Err(error @ (DialError::Forbidden(_) | DialError::Throttled(_)))) => Err(error),
         Ok(Err(_)) | Err(_) => Ok(None),
-    }
-}
-
-impl Document {
-    fn is_private(&self) -> bool {
-        self.supported_grasps.iter().any(|it| it == "GRASP-08")
-    }
-
-    /// The key of the service (E-7).
-    fn key(&self) -> Option<PublicKey> {
-        PublicKey::from_hex(self.pubkey.as_deref()?).ok()
-    }
-
-    fn limits(&self) -> RemoteLimits {
-        let Limitation {
-            max_subscriptions,
-            default_limit,
-        } = self.limitation;
-        let nips = self.supported_nips.as_ref();
-        RemoteLimits {
-            max_subscriptions: max_subscriptions.and_then(|most| usize::try_from(most).ok()),
-            default_limit: default_limit.and_then(|limit| u64::try_from(limit).ok()),
-            knows_nip77: nips.map(|nips| nips.iter().any(|nip| nip.as_u64() == Some(77))),
-            is_grasp: self.supported_grasps.iter().any(|it| it == "GRASP-01"),
-        }
     }
 }
 
@@ -258,21 +221,9 @@ async fn log_in(socket: &mut WebSocket, relay: &RelayUrl, keys: &Keys) -> Result
 }
 
 async fn document(egress: &Egress, url: &Url) -> Result<Option<Document>, DialError> {
-    let mut http = url.as_str().replacen("ws", "http", 1);
-    if !matches!(url.scheme(), "ws" | "wss") {
-        http = url.to_string();
-    }
-    let url = Url::parse(&http).expect("a websocket's URL with another scheme");
-    let domain = egress.check(&url)?;
+    let request = document::request(url);
+    let domain = egress.check(&request.url)?;
     let permit = egress.throttle().acquire(&domain, Lane::Api).await?;
-    let accept = HeaderValue::from_static("application/nostr+json");
-    let request = Request {
-        method: Method::GET,
-        url,
-        headers: HeaderMap::from_iter([(ACCEPT, accept)]),
-        body: bytes::Bytes::new(),
-        max_bytes: DOCUMENT_BYTES,
-    };
     let policy = RequestPolicy {
         follow: false,
         ..RequestPolicy::default()
@@ -281,5 +232,5 @@ async fn document(egress: &Egress, url: &Url) -> Result<Option<Document>, DialEr
     let mut text = Vec::new();
     // Whatever is wrong with it, the relay may be all right.
     let read = reply.body.read_to_end(&mut text).await;
-    Ok(read.ok().and_then(|_| serde_json::from_slice(&text).ok()))
+    Ok(read.ok().and_then(|_| Document::parse(&text)))
 }

@@ -100,6 +100,7 @@ impl Follow {
                 parts.egress,
                 parts.bootstrap_egress,
                 Arc::clone(&parts.private),
+                parts.options.max_message_bytes,
             ),
             private: parts.private,
             options: parts.options,

@@ -2,6 +2,7 @@
 
 mod connection;
 mod dial;
+mod document;
 mod follow;
 mod health;
 mod intake;

@@ -30,7 +30,14 @@ pub struct Options {
     pub plus: Option<PlusOptions>,
     /// Which addresses of relays are one network.
     pub networks: NetworkPrefixes,
+    /// Longest message of a relay; a longer one ends its connection. No shorter than what others
+    /// serve: an event of 5 MiB in its frame.
+    pub max_message_bytes: usize,
 }
+
+/// The longest message that relays of every make are known to send: ngit-grasp can be told to take
+/// events of 5 MiB.
+const MAX_MESSAGE_BYTES: usize = (5 << 20) + (1 << 10);
 
 impl Default for Options {
     fn default() -> Self {
@@ -46,6 +53,7 @@ impl Default for Options {
             look_every: Duration::from_secs(60),
             plus: None,
             networks: NetworkPrefixes::default(),
+            max_message_bytes: MAX_MESSAGE_BYTES,
         }
     }
 }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use grip_types::NetworkPrefixes;
 
+/// What a message takes beside its event: `["EVENT",]`, and a few blanks.
+pub const EVENT_FRAME_BYTES: usize = 16;
+
 /// The bounds of a relay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {

@@ -1,6 +1,7 @@
 //! The fetch over smart HTTP, one request at a time.
 //!
-//! Invariant: one HTTP request per call, whatever the host says. What an answer teaches is kept
+//! Invariant: one HTTP request of git per call, whatever the host says, and before the first one to a
+//! host what the [`Preflight`] has to know. What an answer teaches is kept
 //! as [`Negotiations`] of the URL, and the next call asks better.
 //!
 //! Invariant: every byte that a host sends goes through the meter of its fetch, and no pack takes
@@ -12,7 +13,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use grip_egress::{Bearer, Egress, Forbidden, RequestPolicy};
+use grip_egress::{Bearer, DocumentResponse, Egress, Forbidden, Preflight, Request, RequestPolicy};
 use grip_git::{
     Caps, Payer, RepoError, Repositories,
     remote::{self, RemoteRef, Version},
@@ -76,9 +77,6 @@ impl Default for GitOptions {
 /// Makes the credential for a clone URL; none where its host is shown none.
 pub type Credentials = Arc<dyn Fn(&Url) -> Option<Bearer> + Send + Sync>;
 
-/// Says which clone URLs lead to private services, which a public one leaves alone.
-pub type LeftAlone = Arc<dyn Fn(&Url) -> bool + Send + Sync>;
-
 /// Fetches over the one way out into the repositories. Cheap to clone; clones know the same.
 #[derive(Clone)]
 pub struct GitFetch {
@@ -86,7 +84,7 @@ pub struct GitFetch {
     repositories: Repositories,
     options: GitOptions,
     credentials: Credentials,
-    left_alone: LeftAlone,
+    preflight: Option<Arc<dyn Preflight>>,
     knowledge: Arc<Mutex<Negotiations>>,
     floor: Arc<FreeSpace>,
 }
@@ -98,7 +96,7 @@ impl GitFetch {
             repositories,
             options,
             credentials: Arc::new(|_| None),
-            left_alone: Arc::new(|_| false),
+            preflight: None,
             knowledge: Arc::default(),
             floor: Arc::new(FreeSpace::new(options.min_free_bytes)),
         }
@@ -110,9 +108,9 @@ impl GitFetch {
         self
     }
 
-    /// Asks nothing of what `left_alone` names at the moment of a request.
-    pub fn leaving_alone(mut self, left_alone: LeftAlone) -> Self {
-        self.left_alone = left_alone;
+    /// Asks no host before `preflight` was asked about it.
+    pub fn with_preflight(mut self, preflight: Arc<dyn Preflight>) -> Self {
+        self.preflight = Some(preflight);
         self
     }
 
@@ -182,7 +180,7 @@ impl GitFetch {
     async fn send<'a>(
         &self,
         job: Job<'a>,
-        request: grip_egress::Request,
+        request: Request,
         permit: Permit,
     ) -> Result<Metered<'a, grip_egress::Body>, FetchError> {
         self.send_metered(job.url, request, permit, job.meter).await
@@ -191,7 +189,7 @@ impl GitFetch {
     async fn send_metered<'a>(
         &self,
         url: &Url,
-        request: grip_egress::Request,
+        request: Request,
         permit: Permit,
         meter: &'a Meter,
     ) -> Result<Metered<'a, grip_egress::Body>, FetchError> {
@@ -203,7 +201,11 @@ impl GitFetch {
             bearer: (self.credentials)(url),
             ..RequestPolicy::default()
         };
-        let reply = self.egress.send_with(&policy, request, permit).await?;
+        let preflight = self.preflight.as_deref();
+        let preflight = preflight.map(|inner| MeteredPreflight { inner, meter });
+        let preflight = preflight.as_ref().map(|it| it as &dyn Preflight);
+        let sending = self.egress.send_after(preflight, &policy, request, permit);
+        let reply = sending.await?;
         let minimum = MinimumRate {
             bytes_per_second: self.options.min_rate,
             grace: self.options.rate_grace,
@@ -257,7 +259,7 @@ impl GitFetch {
     async fn pack(
         &self,
         job: Job<'_>,
-        request: grip_egress::Request,
+        request: Request,
         permit: Permit,
         version: Version,
         space: &SpacePermit,
@@ -289,11 +291,9 @@ impl GitFetch {
 
 impl Fetch for GitFetch {
     fn check(&self, url: &Url) -> Result<(), Forbidden> {
-        let domain = self.egress.check(url)?;
-        if (self.left_alone)(url) {
-            return Err(Forbidden::PrivateService(domain));
-        }
-        Ok(())
+        self.egress.check(url)?;
+        let preflight = self.preflight.as_ref();
+        preflight.map_or(Ok(()), |preflight| preflight.check(url))
     }
 
     async fn fetch(&self, job: Job<'_>, permit: Permit) -> Result<Fetched, FetchError> {
@@ -328,6 +328,28 @@ impl Fetch for GitFetch {
             resume: lesson.resume,
             note: lesson.note,
         })
+    }
+}
+
+/// What a host says of itself is paid for like what it sends.
+struct MeteredPreflight<'a> {
+    inner: &'a dyn Preflight,
+    meter: &'a Meter,
+}
+
+impl Preflight for MeteredPreflight<'_> {
+    fn document(&self, url: &Url) -> Option<Request> {
+        self.inner.document(url)
+    }
+
+    fn note(&self, document: &Url, response: Option<&DocumentResponse>) {
+        let text = response.and_then(|response| response.text.as_ref());
+        self.meter.add(text.map_or(0, Vec::len) as u64);
+        self.inner.note(document, response);
+    }
+
+    fn check(&self, url: &Url) -> Result<(), Forbidden> {
+        self.inner.check(url)
     }
 }
 

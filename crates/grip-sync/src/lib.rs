@@ -24,7 +24,7 @@ mod testing;
 
 pub use download_budget::{DownloadBudget, DownloadLimits, Spent};
 pub use fetch::{Fetch, FetchError, Fetched, Job};
-pub use git::{Credentials, GitFetch, GitOptions, LeftAlone};
+pub use git::{Credentials, GitFetch, GitOptions};
 pub use meter::Meter;
 pub use options::{Backoff, Options, Random, UrlPause};
 pub use sync::{Parts, Status, Sync};

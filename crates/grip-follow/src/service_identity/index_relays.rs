@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::KINDS;
 use crate::{
-    PrivatePeers, RelayUrl,
+    Options, PrivatePeers, RelayUrl,
     dial::{DialError, Dialler},
 };
 
@@ -64,8 +64,9 @@ pub(super) struct IndexRelays {
 impl IndexRelays {
     pub(super) fn new(egress: Egress) -> Self {
         let private = Arc::new(PrivatePeers::of_public());
+        let max_message_bytes = Options::default().max_message_bytes;
         Self {
-            dialler: Dialler::new(egress.clone(), egress, private),
+            dialler: Dialler::new(egress.clone(), egress, private, max_message_bytes),
         }
     }
 

@@ -4,7 +4,7 @@ use grip_nostr::{Event, Timestamp, expiration, kinds, references};
 use nostr::prelude::Kind;
 
 use super::parse::parse;
-use crate::{Answer, Limits, message};
+use crate::{Answer, EVENT_FRAME_BYTES, Limits, message};
 
 /// What became of one EVENT message.
 #[derive(Debug)]
@@ -79,8 +79,7 @@ fn check_size(event: &Event, message_bytes: usize, limits: &Limits) -> Result<()
         kind if kind == kinds::STATE => limits.state,
         _ => limits.event,
     };
-    // The frame around the event, `["EVENT",]`, takes the rest.
-    if message_bytes > most.bytes + 16 {
+    if message_bytes > most.bytes + EVENT_FRAME_BYTES {
         let (kind, bytes) = (event.kind.as_u16(), most.bytes);
         return Err(format!(
             "invalid: an event of kind {kind} has at most {bytes} bytes here"

@@ -148,6 +148,67 @@ async fn a_stranger_who_walks_all_routes_learns_nothing() -> Result<()> {
     Ok(())
 }
 
+/// G08-10: nor by methods that nobody has, spellings of paths or headers that change how one is read.
+#[tokio::test]
+async fn no_odd_request_tells_a_stranger_more() -> Result<()> {
+    let service = Service::start().await?;
+    let npub = service.member.npub();
+    let expected = comparable(&service.node.get("/nowhere").await?);
+    let upper = npub.to_uppercase();
+    let encoded = npub.replacen('n', "%6E", 1);
+    let methods = "GET POST PUT PATCH DELETE TRACE PROPFIND REPORT MERGE X";
+    let upgrade: &[_] = &[
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let headers: [&[(&str, &str)]; 8] = [
+        &[],
+        upgrade,
+        &[("host", "localhost"), ("x-forwarded-host", "localhost")],
+        &[("x-forwarded-for", "127.0.0.1"), ("x-real-ip", "127.0.0.1")],
+        &[("if-none-match", "*"), ("range", "bytes=0-1")],
+        &[("accept", "text/event-stream"), ("last-event-id", "1")],
+        &[("x-http-method-override", "OPTIONS"), ("te", "trailers")],
+        &[("authorization", "Basic eDo="), ("cookie", "session=1")],
+    ];
+    let mut refused = 0;
+    for name in [NAME, "xyzzy-held", "nothing-of-the-kind"] {
+        let first = name.replacen(|_: char| true, &format!("%{:02X}", name.as_bytes()[0]), 1);
+        for path in [
+            format!("/{npub}/{name}"),
+            format!("//{npub}//{name}.git//"),
+            format!("/{npub}/{first}.git/info/refs?service=git-upload-pack"),
+            format!("/{upper}/{name}.git/info/refs?service=git-upload-pack"),
+            format!("/{encoded}/{name}.git/info/refs?service=git-upload-pack"),
+            format!("/{npub}/{name}.git%2Finfo%2Frefs?service=git-upload-pack"),
+            format!("/{npub}/{name}.git/info/refs?service=git-receive-pack&a=%00"),
+            format!("/{npub}/{name}.git;x=y/HEAD"),
+            format!("/{npub}/{name}.git/../{name}.git/log.atom"),
+            format!("/style.css/../{npub}/{name}.git"),
+            format!("/healthz/{npub}/{name}.git"),
+            format!("/live/repository?of={npub}/{name}"),
+            format!("/live/{npub}%2F{name}"),
+            format!("/prs/{npub}/{name}.git/info/refs?service=git-upload-pack"),
+            format!("/go/{npub}/{name}/@v/list"),
+            format!("/api/v1/openapi.json?{name}"),
+            format!("/{npub}/{}.git", name.repeat(300)),
+        ] {
+            let by_method = methods.split(' ').map(|method| (method, headers[0]));
+            let by_headers = headers.into_iter().map(|headers| ("GET", headers));
+            for (method, headers) in by_method.chain(by_headers) {
+                let answer = service.node.ask(method, &path, headers, b"").await?;
+                let shown = format!("{method} {path} {headers:?}: {answer:?}");
+                ensure!(comparable(&answer) == expected, "{shown}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{refused} refused with the same bytes");
+    Ok(())
+}
+
 const PUBLIC: [&str; 9] = [
     "/",
     "/healthz",

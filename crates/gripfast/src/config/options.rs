@@ -246,8 +246,11 @@ options! {
         /// address; ten times as many in one go. 0 lifts the limit.
         relay_requests_per_second: Rate = "200";
         /// Longest message and longest state event; one with 20,000 refs takes about 1.6 MB.
-        relay_max_message_bytes: MemoryBytes = "2 MiB";
-        /// Largest event other than a state; at most 5 MiB.
+        relay_max_message_bytes: Option<MemoryBytes>,
+            derived("`2 MiB`, or what an event of `relay_max_event_size_bytes` takes in its message"),
+            example("4 MiB");
+        /// Largest event other than a state; at most 5 MiB. Messages may be as much longer as they
+        /// must to carry one.
         relay_max_event_size_bytes: EventBytes = "192 KiB", ngit;
         /// Most open subscriptions of one connection.
         relay_max_subscriptions: Positive = "300", ngit;
@@ -265,7 +268,8 @@ options! {
         /// clients may send in an hour for long. 0 lifts the limit.
         relay_unrelated_bytes_per_hour: Count<u32, 0> = "65536";
         /// The same in one go.
-        relay_unrelated_burst_bytes: Count<u32, 1> = "1048576";
+        relay_unrelated_burst_bytes: Option<Count<u32, 1>>,
+            derived("`1048576`, or two events of `relay_max_event_size_bytes`"), example("2097152");
         /// Bytes of issues, comments and whatever else relates to something served and waits for no git
         /// data, with their index entries, that one network of clients may send in an hour for long. 0
         /// lifts the limit.

@@ -23,6 +23,15 @@ use super::{
 /// The shortest lease of a leader.
 const MIN_LEASE: Duration = Duration::from_secs(1);
 
+/// The longest message, unless events are larger: a state with 20,000 refs.
+const MESSAGE_BYTES: usize = 2 << 20;
+/// What a message holds beside its event, with blanks that a client may put around it.
+const FRAME_BYTES: usize = 1 << 10;
+/// One network of clients has at most this part of the relay's memory (an eighth of what is free).
+const PER_NETWORK: usize = 9;
+/// Events that need no relation to anything served, in one go: unless events are larger, so many bytes.
+const UNRELATED_BURST_BYTES: u32 = 1 << 20;
+
 /// The go command refuses larger modules.
 const GO_MAX_ZIP_BYTES: u64 = 500 << 20;
 
@@ -188,11 +197,55 @@ impl Settings {
         }
         self.review_privacy(values, notes);
         self.review_cluster(values, notes);
+        self.review_messages(values, notes);
         let mut refuse = |key, why| notes.mistake(key, &values[key], why);
         if self.index.go_proxy_max_zip_bytes > GO_MAX_ZIP_BYTES {
             let why = "is more than the go command takes, which is 500 MiB";
             refuse("go_proxy_max_zip_bytes", why);
         }
+    }
+
+    /// The longest message of a relay client. Where none is chosen it carries the largest event, since
+    /// operators of ngit-grasp bring a setting for events alone.
+    pub(crate) fn message_bytes(&self) -> usize {
+        let needed = self.limits.relay_max_event_size_bytes + FRAME_BYTES;
+        let chosen = self.limits.relay_max_message_bytes;
+        chosen.unwrap_or(needed.max(MESSAGE_BYTES))
+    }
+
+    /// What one network of clients may send in one go of events without a relation.
+    pub(crate) fn unrelated_burst_bytes(&self) -> u32 {
+        let two = self.limits.relay_max_event_size_bytes.saturating_mul(2);
+        let two = u32::try_from(two).unwrap_or(u32::MAX);
+        let chosen = self.limits.relay_unrelated_burst_bytes;
+        chosen.unwrap_or(two.max(UNRELATED_BURST_BYTES))
+    }
+
+    /// Refuses sizes of which one makes another untrue.
+    fn review_messages(&self, values: &mut Values, notes: &mut Notes) {
+        let (limits, message_bytes) = (&self.limits, self.message_bytes());
+        let needed = limits.relay_max_event_size_bytes + grip_relay::EVENT_FRAME_BYTES;
+        let is_chosen = !values["relay_max_event_size_bytes"].source.is_default();
+        if message_bytes < needed && is_chosen {
+            let why = format!(
+                "is too short for an event of relay_max_event_size_bytes: leave it out, or give it \
+                 at least {needed} bytes"
+            );
+            let key = "relay_max_message_bytes";
+            notes.mistake(key, &values[key], why);
+        }
+        let needed = message_bytes.saturating_mul(PER_NETWORK);
+        if limits.relay_memory_bytes < needed {
+            let why = format!(
+                "is too little: of it one network of clients has a ninth, which must hold a message \
+                 of {message_bytes} bytes; give it at least {needed} bytes"
+            );
+            let key = "relay_memory_bytes";
+            notes.mistake(key, &values[key], why);
+        }
+        show(values, "relay_max_message_bytes", size(message_bytes));
+        let burst = self.unrelated_burst_bytes().to_string();
+        show(values, "relay_unrelated_burst_bytes", burst);
     }
 
     /// Refuses what a private service cannot be, or would betray (G08-2).
@@ -427,6 +480,15 @@ impl Watch {
 /// The host that a token is for.
 fn authority(host: Option<&Service>) -> String {
     host.map_or_else(|| PUBLIC.to_owned(), Service::authority)
+}
+
+/// A number of bytes as settings are written.
+fn size(bytes: usize) -> String {
+    match bytes {
+        bytes if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        bytes if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        bytes => bytes.to_string(),
+    }
 }
 
 fn text(path: &Path) -> String {

@@ -688,6 +688,52 @@ fn the_migration_guide_names_every_default_that_differs() {
     assert_eq!(written, expected);
 }
 
+/// Operators of ngit-grasp bring a size of events alone.
+#[test]
+fn the_longest_message_carries_the_largest_event_or_the_start_says_why_not() {
+    let event = |bytes: &str| env("NGIT_RELAY_MAX_EVENT_SIZE_BYTES", bytes);
+    let (message, memory) = (
+        "GRIPFAST_RELAY_MAX_MESSAGE_BYTES",
+        "GRIPFAST_RELAY_MEMORY_BYTES",
+    );
+    for (fake, bytes) in [
+        (event(""), 2 << 20),
+        (event("2 MiB"), (2 << 20) + 1024),
+        (event("5242880"), (5 << 20) + 1024),
+        (event("").env(message, "64 KiB"), 64 << 10),
+        (event("1 MiB").env(message, "1048592"), 1_048_592),
+        (event("5 MiB").env(message, "16 MiB"), 16 << 20),
+    ] {
+        assert_eq!(fake.settings().message_bytes(), bytes);
+    }
+    let loaded = event("5 MiB").loaded();
+    assert_eq!(
+        loaded.values["relay_max_message_bytes"].text.as_deref(),
+        Some("5121 KiB")
+    );
+    let mistakes = event("5 MiB").env(message, "2 MiB").mistakes();
+    assert_eq!(
+        mistakes,
+        [
+            "environment GRIPFAST_RELAY_MAX_MESSAGE_BYTES: relay_max_message_bytes — `2 MiB` is too \
+             short for an event of relay_max_event_size_bytes: leave it out, or give it at least \
+             5242896 bytes"
+        ]
+    );
+    let mistakes = event("5 MiB").env(memory, "32 MiB").mistakes();
+    assert!(
+        mistakes[0].ends_with(
+            "relay_memory_bytes — `32 MiB` is too little: of it one network of clients has a ninth, \
+             which must hold a message of 5243904 bytes; give it at least 47195136 bytes"
+        ),
+        "{mistakes:?}"
+    );
+    assert_eq!(
+        event("").env(memory, "32 MiB").settings().message_bytes(),
+        2 << 20
+    );
+}
+
 /// G08-8
 #[test]
 fn the_origin_of_a_private_service_follows_from_its_domain_unless_it_is_given() {

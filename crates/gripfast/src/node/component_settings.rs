@@ -228,7 +228,7 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
         // One event of any length that is taken has room.
         per_author_bytes: limits
             .purgatory_max_bytes_per_author
-            .max(limits.relay_max_message_bytes.saturating_mul(2)),
+            .max(settings.message_bytes().saturating_mul(2)),
         per_identifier: limits.purgatory_max_per_identifier,
         per_identifier_bytes: limits.purgatory_max_bytes_per_identifier,
         total: limits.purgatory_max_entries,
@@ -255,10 +255,10 @@ pub(crate) fn keep(settings: &Settings) -> Keep {
 
 /// The bounds of the relay.
 pub(crate) fn relay(settings: &Settings) -> Limits {
-    let limits = &settings.limits;
+    let (limits, message_bytes) = (&settings.limits, settings.message_bytes());
     let defaults = Limits::default();
     let mut state = defaults.state;
-    state.bytes = limits.relay_max_message_bytes;
+    state.bytes = message_bytes;
     let mut event = defaults.event;
     event.bytes = limits.relay_max_event_size_bytes.min(state.bytes);
     // What an operator chose counts for filters without a limit too, as for ngit-grasp.
@@ -268,9 +268,14 @@ pub(crate) fn relay(settings: &Settings) -> Limits {
         limits.relay_filter_limit
     };
     Limits {
-        message_bytes: limits.relay_max_message_bytes,
+        message_bytes,
         state,
         event,
+        // As many messages of the longest as with the defaults.
+        outbound_bytes: defaults.outbound_bytes.max(message_bytes.saturating_mul(4)),
+        in_flight_bytes: defaults
+            .in_flight_bytes
+            .max(message_bytes.saturating_mul(2)),
         subscriptions: limits.relay_max_subscriptions,
         max_limit: limits.relay_filter_limit,
         default_limit,
@@ -288,7 +293,7 @@ pub(crate) fn relay(settings: &Settings) -> Limits {
         query_time: limits.relay_query_time,
         unrelated_bytes: HourlyBytes {
             per_hour: limits.relay_unrelated_bytes_per_hour,
-            burst: limits.relay_unrelated_burst_bytes,
+            burst: settings.unrelated_burst_bytes(),
         },
         related_bytes: HourlyBytes {
             per_hour: limits.relay_related_bytes_per_hour,
@@ -387,9 +392,26 @@ mod tests {
         let name = "NGIT_RELAY_MAX_EVENT_SIZE_BYTES";
         assert_eq!(relay(name, ""), (196_608, 2 << 20));
         assert_eq!(relay(name, "1 MiB"), (1 << 20, 2 << 20));
-        assert_eq!(relay(name, "5 MiB"), (2 << 20, 2 << 20));
+        assert_eq!(relay(name, "5 MiB"), (5 << 20, (5 << 20) + 1024));
         let name = "GRIPFAST_RELAY_MAX_MESSAGE_BYTES";
         assert_eq!(relay(name, "64 KiB"), (64 << 10, 64 << 10));
+    }
+
+    /// Whatever one event takes of a share fits into the share.
+    #[test]
+    fn shares_grow_with_the_largest_event() {
+        let largest = Fake::default().env("NGIT_RELAY_MAX_EVENT_SIZE_BYTES", "5 MiB");
+        let settings = largest.loaded().settings;
+        let limits = relay(&settings);
+        assert_eq!(limits.outbound_bytes, 4 * limits.message_bytes);
+        assert_eq!(limits.in_flight_bytes, 2 * limits.message_bytes);
+        assert_eq!(limits.unrelated_bytes.burst, 10 << 20);
+        assert!(limits.related_bytes.burst as usize > 2 * limits.message_bytes);
+        assert!(bounds(&settings).per_author_bytes >= 2 * limits.message_bytes);
+        let (usual, defaults) = (relay(&Fake::default().loaded().settings), Limits::default());
+        assert_eq!(usual.outbound_bytes, defaults.outbound_bytes);
+        assert_eq!(usual.in_flight_bytes, defaults.in_flight_bytes);
+        assert_eq!(usual.unrelated_bytes, defaults.unrelated_bytes);
     }
 
     /// G08-14, G05-8

@@ -42,7 +42,7 @@ pub(super) fn start(
 }
 
 fn options(settings: &Settings, relay: &Relay) -> Options {
-    let sync = &settings.sync;
+    let (sync, defaults) = (&settings.sync, Options::default());
     Options {
         bootstrap: sync.sync_bootstrap_relay_url.clone(),
         uses_nip77: !sync.sync_disable_negentropy,
@@ -59,6 +59,8 @@ fn options(settings: &Settings, relay: &Relay) -> Options {
         look_every: Duration::from_secs(sync.sync_disconnect_check_interval_secs),
         plus: plus(settings),
         networks: relay.limits().networks,
+        // What this relay takes others may send, with the name of a subscription.
+        max_message_bytes: (settings.message_bytes() + (1 << 10)).max(defaults.max_message_bytes),
     }
 }
 

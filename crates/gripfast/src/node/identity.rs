@@ -8,7 +8,7 @@ use grip_egress::Bearer;
 use grip_follow::PrivatePeers;
 use grip_nostr::{PublicKey, Timestamp, repository_proof, repository_root};
 use grip_relay::{Access, Members};
-use grip_sync::{Credentials, LeftAlone};
+use grip_sync::Credentials;
 use grip_tasks::TaskGroup;
 use grip_types::Service;
 use grip_web::Private;
@@ -123,13 +123,6 @@ impl Identity {
             let json = serde_json::to_vec(&proof).ok()?;
             Bearer::nostr(&STANDARD.encode(json)).ok()
         }))
-    }
-
-    /// Private services, which a public one leaves alone (G08-18).
-    pub(super) fn left_alone(&self) -> LeftAlone {
-        let is_public = self.membership.is_none();
-        let peers = Arc::clone(&self.peers);
-        Arc::new(move |url| is_public && peers.is_private(url))
     }
 
     /// Keeps the members up to date with what announcements name.

@@ -50,7 +50,10 @@ pub(super) fn start(
             ..GitOptions::default()
         },
     );
-    let fetch = fetch.leaving_alone(base.identity.left_alone());
+    let fetch = match base.identity.peers.preflight() {
+        Some(preflight) => fetch.with_preflight(preflight),
+        None => fetch,
+    };
     let fetch = match base.identity.credentials() {
         Some(credentials) => fetch.with_credentials(credentials),
         None => fetch,

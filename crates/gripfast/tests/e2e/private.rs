@@ -7,10 +7,12 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
-    Author, GitOutput, Node, RelayClient, WorkTree,
+    Author, GitOutput, Node, RelayClient, RemoteHost, WorkTree,
     damage::{DAMAGE, Files, Repair},
     events::tag,
-    git, until, until_ok,
+    git,
+    remote::Behaviour,
+    until, until_ok,
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -287,6 +289,56 @@ async fn a_public_service_asks_no_private_one_for_git() -> Result<()> {
     // Others are counted.
     ensure!(git::ls_remote(&url).await.is_err());
     until_ok("it is counted", async || {
+        Ok((git_requests(&private).await? > 0).then_some(()))
+    })
+    .await
+}
+
+/// G08-18: who a host is, is read before it is asked for git, also where no relay of it is named, where
+/// the path is not that of the service, and where a redirect leads to it.
+#[tokio::test]
+async fn a_public_service_finds_out_who_a_host_is_before_it_asks_it_for_git() -> Result<()> {
+    let ada = Person::new()?;
+    let private = private_node(&[&ada]).await?;
+    let redirecting = RemoteHost::start("127.0.0.2").await?;
+    let env = [NEAR, &[("NGIT_SYNC_DEFAULT_DELAY_SECS", "0")]].concat();
+    let public = Node::start_with(BINARY, &env).await?;
+    let to = ada.author.clone_url(&private.authority(), "tides");
+    redirecting.behave(Behaviour::Redirect {
+        status: 307,
+        to: to.clone(),
+    });
+    let below = to.replacen("/npub1", "/elsewhere/npub1", 1);
+    let spelled = to.replacen("/npub1", "/%6Epub1", 1);
+    let tip = WorkTree::with_commit()?.tip("HEAD")?;
+    let mut relay = public.connect().await?;
+    for (n, url) in [&redirecting.clone_url("x.git"), &to, &below, &spelled]
+        .into_iter()
+        .enumerate()
+    {
+        let identifier = format!("tides{n}");
+        let own = ada.author.clone_url(&public.authority(), &identifier);
+        let tags = vec![
+            tag(["d", &identifier]),
+            tag(["clone", &own, url]),
+            tag(["relays", &public.relay_url()]),
+        ];
+        relay.publish_ok(&ada.author.sign(30617, "", tags)).await?;
+        let state = ada.author.state(&identifier, &[(MAIN, &tip)], Some(MAIN));
+        relay.publish_ok(&state).await?;
+        let outcome = until("it has looked for the data", || async {
+            let status = public.json("/api/v1/sync").await.ok()?;
+            let mut tried = status["tried"].as_array()?.iter();
+            let tried = tried.find(|it| it["url"] == url.as_str())?;
+            tried["outcome"].as_str().map(str::to_owned)
+        })
+        .await?;
+        ensure!(outcome.contains("GRASP-08"), "{url}: {outcome}");
+        ensure!(git_requests(&private).await? == 0, "{}", public.log());
+    }
+    ensure!(redirecting.count() > 0);
+    ensure!(git::ls_remote(&to).await.is_err());
+    until_ok("others are counted", async || {
         Ok((git_requests(&private).await? > 0).then_some(()))
     })
     .await

@@ -2,6 +2,7 @@
 //! must leave nothing behind.
 
 mod amnesia;
+mod large_events;
 mod limits;
 mod reload;
 mod stop;

@@ -35,8 +35,6 @@ const NO_BOUND: usize = usize::MAX >> 8;
 /// Longer than an import takes. A sweep would archive repositories whose announcement is still to be
 /// decided.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// What a message has beside its event, and more.
-const FRAME_BYTES: usize = 1 << 10;
 /// How long the last writes may take.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -238,8 +236,9 @@ fn without_quotas(settings: &Settings) -> Settings {
     let mut settings = settings.clone();
     let limits = &mut settings.limits;
     limits.relay_max_event_size_bytes = MAX_EVENT_BYTES;
-    let message_bytes = MAX_EVENT_BYTES + FRAME_BYTES;
-    limits.relay_max_message_bytes = limits.relay_max_message_bytes.max(message_bytes);
+    let chosen = limits.relay_max_message_bytes.take();
+    let needed = settings.message_bytes();
+    settings.limits.relay_max_message_bytes = chosen.map(|chosen| chosen.max(needed));
     let quotas = &mut settings.contributors;
     quotas.prs_max_bytes_per_key = u64::MAX;
     quotas.prs_max_refs_per_key = u64::MAX;
