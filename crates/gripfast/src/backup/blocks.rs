@@ -180,7 +180,7 @@ fn lines_end(bytes: &[u8]) -> usize {
         let draw: [u8; 8] = blake3::hash(line).as_bytes()[..8]
             .try_into()
             .expect("a digest is longer");
-        let share = u64::MAX / LINES_MEAN * line.len() as u64;
+        let share = (u64::MAX / LINES_MEAN).saturating_mul(line.len() as u64);
         if end >= LINES_MIN && line.ends_with(b"\n") && u64::from_le_bytes(draw) < share {
             return end;
         }
