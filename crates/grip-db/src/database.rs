@@ -2,11 +2,13 @@
 
 mod file;
 mod migrations;
+mod rows;
 mod server;
 mod transaction;
 mod transfer;
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -20,7 +22,11 @@ use tokio::sync::watch;
 
 pub(crate) use self::server::Host;
 use self::server::pool::ConnectionPool;
-pub use self::server::{Fence, Server};
+pub use self::{
+    rows::RowsError,
+    server::{Fence, Server},
+    transfer::RowsTaken,
+};
 use crate::{
     Connection, DbError, FromRows, OpenError, Statement, Value,
     clock::Clock,
@@ -169,15 +175,17 @@ impl Db {
         self.inner.status.name_taken.cancelled().await;
     }
 
-    /// Writes a copy of the file as it is at this moment, while it is read and written; false where the
-    /// database is a server, which has ways of its own. The copy must not be there yet.
-    pub async fn copy_to(&self, path: &Path) -> Result<bool, DbError> {
+    /// Writes a copy of what this instance has, as it is at this moment, while it is read and written: a
+    /// file, or where the database is a server a directory of rows for [`Db::import_rows`]. The copy must
+    /// not be there yet. While rows are written, `check_room` is asked now and then, and ends it by an error.
+    pub async fn copy_to(
+        &self,
+        path: &Path,
+        mut check_room: impl FnMut() -> io::Result<()> + Send,
+    ) -> Result<(), RowsError> {
         match &self.inner.pool {
-            Pool::Sqlite(pool) => {
-                file::copy(pool, path).await?;
-                Ok(true)
-            }
-            Pool::Postgres(_) => Ok(false),
+            Pool::Sqlite(pool) => Ok(file::copy(pool, path).await?),
+            Pool::Postgres(pool) => rows::export(pool, path, self.node(), &mut check_room).await,
         }
     }
 

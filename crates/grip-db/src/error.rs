@@ -102,8 +102,8 @@ pub enum DbError {
     #[error("the database refused the change")]
     Other(#[source] Arc<sqlx::Error>),
     /// If the line broke during the commit, nobody can say whether it was done.
-    #[error("the database server cannot be reached")]
-    Unreachable(#[source] Arc<sqlx::Error>),
+    #[error("the database server cannot be reached ({})", unreachable_words(.0))]
+    Unreachable(Arc<sqlx::Error>),
     /// Nobody can say whether it was done.
     #[error("the database did not answer in time")]
     TimedOut,
@@ -119,6 +119,27 @@ pub enum DbError {
     Panicked,
     #[error("the database is closed: the node is shutting down")]
     Closed,
+}
+
+/// Why a server cannot be reached, in the words of a person; those of the client where there are none.
+fn unreachable_words(error: &sqlx::Error) -> String {
+    let sqlx::Error::Io(error) = error else {
+        return error.to_string();
+    };
+    let words = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused",
+        io::ErrorKind::TimedOut => "no answer in time",
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => "the connection was closed",
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => "no route to it",
+        _ if error.to_string().contains("failed to lookup address") => {
+            "the host name has no address"
+        }
+        _ => return error.to_string(),
+    };
+    words.to_owned()
 }
 
 impl DbError {
@@ -179,5 +200,24 @@ impl DbError {
             self,
             Self::Other(_) | Self::Aborted | Self::Conflict(_) | Self::Locked(_) | Self::Full(_)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_cannot_be_reached_is_told_in_words() {
+        let error = |error| DbError::of_server(sqlx::Error::Io(error)).to_string();
+        assert_eq!(
+            error(io::ErrorKind::ConnectionRefused.into()),
+            "the database server cannot be reached (connection refused)"
+        );
+        let name = "failed to lookup address information: Name or service not known";
+        assert_eq!(
+            error(io::Error::other(name)),
+            "the database server cannot be reached (the host name has no address)"
+        );
     }
 }

@@ -20,7 +20,9 @@ mod writer;
 pub use {from_row::__converted, sqlx as __sqlx};
 
 pub use connection::{Connection, FromRows};
-pub use database::{Db, Engine, Fence, Location, Server, WritePermit, WriterStats};
+pub use database::{
+    Db, Engine, Fence, Location, RowsError, RowsTaken, Server, WritePermit, WriterStats,
+};
 pub use error::{DbError, OpenError, ServerError};
 pub use statement::Statement;
 #[cfg(any(test, feature = "testing"))]

@@ -116,6 +116,8 @@ pub(crate) enum WebError {
     PacksAway(#[source] Box<grip_git::RepoError>),
     #[error("the request timed out")]
     Deadline,
+    #[error("no backup can be made: {why}")]
+    NoBackup { why: String },
     #[error("{what}")]
     Away { what: &'static str, source: DbError },
     #[error("{what}")]
@@ -124,20 +126,29 @@ pub(crate) enum WebError {
     Panic,
 }
 
-impl WebError {
-    pub(crate) fn internal(what: &'static str, source: impl Into<Source>) -> Self {
-        Self::Internal {
-            what,
-            source: source.into(),
+/// The failure of the database that an error comes from.
+fn database_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a DbError> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref() {
+            return Some(error);
         }
+        next = error.source();
     }
+    None
+}
 
-    /// A failure of the database: worth another try, or not.
-    pub(crate) fn database(what: &'static str, source: DbError) -> Self {
-        if source.is_transient() {
-            Self::Away { what, source }
-        } else {
-            Self::internal(what, source)
+impl WebError {
+    /// A failure that the caller cannot help. One of the database may be worth another try, wherever in the
+    /// chain of causes it is.
+    pub(crate) fn internal(what: &'static str, source: impl Into<Source>) -> Self {
+        let source = source.into();
+        match database_error(&*source) {
+            Some(error) if error.is_transient() => Self::Away {
+                what,
+                source: error.clone(),
+            },
+            _ => Self::Internal { what, source },
         }
     }
 
@@ -240,6 +251,7 @@ impl WebError {
             Self::PacksAway(_) => SERVICE_UNAVAILABLE,
                 "This server cannot get the objects of the repository from its object store at the \
                  moment. Try again in a few seconds.";
+            Self::NoBackup { why } => SERVICE_UNAVAILABLE, format!("No backup can be made now: {why}.");
             Self::Away { .. } => SERVICE_UNAVAILABLE,
                 "The database of this node does not answer. Try again in a moment.";
             Self::Deadline => GATEWAY_TIMEOUT, "The request timed out. Try again.";
@@ -293,7 +305,7 @@ impl WebError {
             Self::Away { source, .. } => tracing::warn!(error = %ErrorChain(source), "{self}"),
             Self::PacksAway(source) => tracing::warn!(error = %ErrorChain(source), "{self}"),
             Self::Panic => tracing::error!("{self}"),
-            Self::Deadline => tracing::warn!("{self}"),
+            Self::Deadline | Self::NoBackup { .. } => tracing::warn!("{self}"),
             _ => tracing::debug!("{self}"),
         }
     }
@@ -370,5 +382,23 @@ impl WebError {
             let signed = HeaderValue::from_static("X-Hub-Signature-256");
             headers.insert(header::WWW_AUTHENTICATE, signed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the list cannot be read")]
+    struct Unreadable(#[source] DbError);
+
+    #[test]
+    fn a_database_that_is_away_is_told_from_a_fault_whatever_it_is_wrapped_in() {
+        let away = WebError::internal("no list", Unreadable(DbError::TimedOut));
+        assert_eq!(away.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(away.caller().contains("database"), "{}", away.caller());
+        let fault = WebError::internal("no list", Unreadable(DbError::Panicked));
+        assert_eq!(fault.status(), StatusCode::INTERNAL_SERVER_ERROR);
     }
 }

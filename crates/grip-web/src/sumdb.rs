@@ -115,7 +115,7 @@ pub(crate) fn url(service: &Service, name: &str) -> String {
 pub(crate) fn unreadable(error: SumDbError) -> WebError {
     match error {
         SumDbError::Database(error) => {
-            WebError::database("the checksum database cannot be read", error)
+            WebError::internal("the checksum database cannot be read", error)
         }
         error => WebError::internal("the checksum database cannot be used", error),
     }

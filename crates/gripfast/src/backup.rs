@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Packs are immutable and named by their content, so those of an earlier backup are not read again;
-//! pages of the event store that did not change are blocks that are there already. A backup is its list,
+//! pages of the event store that did not change are blocks that are there already. Rows of a database
+//! server are cut where rows end, at places that their content says, so that one more row moves no block
+//! but its own. A backup is its list,
 //! which is written last: whatever ends the work before leaves blocks that the next one finds. A block
 //! that no list names is read before it is trusted, since it may be half written.
 //!
@@ -29,17 +31,22 @@ use std::{
 use anyhow::{Context as _, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
-use self::blocks::{Blocks, Digest};
+use self::blocks::{Blocks, Cut, Digest};
 pub(crate) use self::{
     make::{Made, make},
-    restore::{Restored, Target, check_finished, restore},
+    restore::{Restored, RowsRestored, Target, check_finished, restore},
     sources::{frozen, stopped},
 };
 
 /// What `gripfast-backup` says.
 const FORMAT: &str = "gripfast backup 1\n";
 const FORMAT_FILE: &str = "gripfast-backup";
+/// Beginnings of the names of directories that a backup needs while it is made.
+const PASSING: [&str; 2] = [".rows-", ".verify-"];
+/// Where rows of a database server are in a backup.
+const ROWS: &str = "database/";
 /// Files that tell a node from others, the surest first.
 const KEYS: [&str; 3] = ["relay.key", "node.key", "node.name"];
 
@@ -59,7 +66,8 @@ pub(crate) struct Snapshot {
     pub(crate) gripfast: String,
     /// The name of the node at that time; it may have another one later.
     pub(crate) url: String,
-    /// The database is a server, and not in here.
+    /// The database was a server, and the version that made it left that out.
+    #[serde(default)]
     pub(crate) is_without_database: bool,
     pub(crate) files: Vec<FileEntry>,
 }
@@ -160,8 +168,13 @@ impl Directory {
             bail!("`{name}` is no name of a backup; `gripfast backup --list` lists them");
         }
         let path = self.lists().join(format!("{name}.json"));
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("there is no backup {name} in {}", self.root.display()))?;
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+                "there is no backup {name} in {}; `gripfast backup --list` lists them",
+                self.root.display()
+            ),
+            text => text.with_context(|| format!("cannot read {}", path.display()))?,
+        };
         let snapshot: Snapshot = serde_json::from_str(&text)
             .with_context(|| format!("the list {} cannot be read", path.display()))?;
         for file in &snapshot.files {
@@ -224,21 +237,50 @@ impl Directory {
     }
 
     /// The right to write here, for one at a time: [`Self::prune`] removes blocks that no list names,
-    /// such as those of a backup under way.
+    /// such as those of a backup under way. What one that was killed left beside its blocks goes.
     pub(crate) fn lock(&self) -> anyhow::Result<fs::File> {
         let file = fs::File::open(self.root.join(FORMAT_FILE))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!("another backup to {} is under way", self.root.display());
         }
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if PASSING.iter().any(|begin| name.starts_with(begin)) {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
         Ok(file)
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.root
+    /// A directory for rows of the database, removed on drop.
+    pub(crate) fn rows_dir(&self) -> anyhow::Result<TempDir> {
+        self.passing_dir(PASSING[0])
+    }
+
+    /// A directory to restore a backup to, removed on drop.
+    pub(crate) fn verify_dir(&self) -> anyhow::Result<TempDir> {
+        self.passing_dir(PASSING[1])
+    }
+
+    fn passing_dir(&self, begin: &str) -> anyhow::Result<TempDir> {
+        let made = tempfile::Builder::new()
+            .prefix(begin)
+            .tempdir_in(&self.root);
+        made.with_context(|| format!("cannot write to {}", self.root.display()))
     }
 
     fn lists(&self) -> PathBuf {
         self.root.join("backups")
+    }
+}
+
+/// Where the file of a backup is parted into blocks.
+fn cut(path: &str) -> Cut {
+    if path.starts_with(ROWS) {
+        Cut::Lines
+    } else {
+        Cut::Even
     }
 }
 
@@ -266,7 +308,10 @@ mod tests {
         let other = Directory::open(dir.path()).unwrap();
         let error = other.lock().unwrap_err().to_string();
         assert!(error.contains("is under way"), "{error}");
+        // Killed: what it needed meanwhile is left behind.
+        let left = one.verify_dir().unwrap().keep();
         drop(alone);
         assert!(other.lock().is_ok());
+        assert!(!left.exists());
     }
 }

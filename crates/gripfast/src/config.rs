@@ -25,7 +25,8 @@ pub(crate) mod tests;
 pub(crate) use self::{
     environment::{Environment, ProcessEnvironment},
     kinds::{
-        DatabasePlace, LogFormat, MAX_EVENT_BYTES, Shape, Watched, node_name as parse_node_name,
+        DatabasePlace, LogFormat, MAX_EVENT_BYTES, SecretText, Shape, Watched,
+        node_name as parse_node_name,
     },
     load::{Flags, Loaded, load},
     option::Opt,

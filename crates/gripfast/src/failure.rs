@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use grip_types::ErrorChain;
+
 use crate::config::ConfigError;
 
 /// The exit code of a wrong command line or configuration (`EX_USAGE` of sysexits).
@@ -21,9 +23,5 @@ pub(crate) fn report(error: anyhow::Error) -> ExitCode {
 
 /// The error and its causes in one line.
 pub(crate) fn sentence(error: &anyhow::Error) -> String {
-    error
-        .chain()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
+    ErrorChain(error.as_ref()).to_string()
 }

@@ -5,7 +5,7 @@ mod base;
 pub(crate) mod cluster;
 mod component_settings;
 mod components;
-mod database;
+pub(crate) mod database;
 mod descriptors;
 mod disk;
 mod egress;

@@ -378,6 +378,30 @@ fn commands_that_change_something_say_where_the_token_should_be() {
 }
 
 #[test]
+fn every_command_that_asks_a_node_is_told_its_data_directory() {
+    for arguments in [
+        &["status"][..],
+        &["explain"],
+        &["check"],
+        &["queue", "causes"],
+        &["queue", "revive"],
+        &["index", "forget"],
+        &["ingest", "status"],
+        &["archive", "log"],
+        &["pins"],
+    ] {
+        let output = gripfast(dir().path(), &[arguments, &["-h"]].concat(), &[]);
+        let text = stdout(&output);
+        assert!(text.contains("--data-dir"), "{arguments:?}: {text}");
+    }
+    let env = [("NGIT_BIND_ADDRESS", "127.0.0.1:1")];
+    let output = gripfast(dir().path(), &["check", "--data-dir", "nowhere"], &env);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no node was started in nowhere"), "{said}");
+}
+
+#[test]
 fn each_steering_command_explains_itself() {
     let mut all = String::new();
     for arguments in [

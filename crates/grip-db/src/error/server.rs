@@ -7,6 +7,7 @@ use sqlx::{migrate::MigrateError, postgres::PgConnectOptions};
 use super::{
     DbError,
     code::{ErrorCode, postgres_error},
+    unreachable_words,
 };
 
 /// Why the database on a server could not be opened. No text contains the password.
@@ -18,9 +19,10 @@ pub enum ServerError {
     )]
     Url(#[source] sqlx::Error),
     #[error(
-        "cannot reach the database server {server}: is it running, and are its host and port right?"
+        "cannot reach the database server {server} ({}): is it running, and are its host and port right?",
+        unreachable_words(.error)
     )]
-    Unreachable { server: String, source: sqlx::Error },
+    Unreachable { server: String, error: sqlx::Error },
     #[error("the database server {server} did not answer within {} s", .within.as_secs())]
     TimedOut { server: String, within: Duration },
     #[error(
@@ -135,7 +137,10 @@ impl ServerError {
             _ => {}
         }
         match ErrorCode::of_server(&source) {
-            ErrorCode::Unreachable => Self::Unreachable { server, source },
+            ErrorCode::Unreachable => Self::Unreachable {
+                server,
+                error: source,
+            },
             ErrorCode::ReadOnly => Self::ReadOnly { server, source },
             ErrorCode::Full => Self::Full { server, source },
             _ => Self::Other { server, source },

@@ -21,6 +21,7 @@ use grip_db::Db;
 use grip_git::{KeptObjects, Repositories};
 use grip_store::EventStore;
 use grip_tasks::{TaskGroup, fault};
+use grip_types::ErrorChain;
 use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::{
@@ -42,6 +43,9 @@ use crate::{
 /// How long one answer waits for the end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The copy of the database: a file, or a directory of rows.
+const DATABASE: &str = "database";
+
 /// A layout that has ended and was not asked for in this time is of a client that is gone.
 const ABANDONED: Duration = Duration::from_secs(60);
 
@@ -59,10 +63,9 @@ struct Layout {
     end: watch::Receiver<Option<Result<FrozenState, Failed>>>,
 }
 
-/// A layout that failed, told to each who waits for it.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-struct Failed(Arc<io::Error>);
+/// Why a layout failed, told to each who waits for it.
+#[derive(Clone, Debug)]
+struct Failed(String);
 
 impl Freezing {
     /// The layout under way, or a new one.
@@ -113,13 +116,10 @@ pub(crate) async fn begin(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
         return json(StatusCode::ACCEPTED, &so_far);
     };
     app.freezing.forget();
-    let stopped = || Failed(Arc::new(io::Error::other("the node stops")));
+    let stopped = || Failed("the node stops".to_owned());
     let frozen = ended.unwrap_or_else(|| Err(stopped()));
     audit.end(if frozen.is_ok() { "frozen" } else { "failed" });
-    let frozen = frozen.map_err(|error| {
-        let what = "the state of this moment was not laid out for a backup";
-        WebError::internal(what, error)
-    })?;
+    let frozen = frozen.map_err(|Failed(why)| WebError::NoBackup { why })?;
     json(StatusCode::OK, &frozen)
 }
 
@@ -175,7 +175,8 @@ impl Parts {
                     tracing::warn!(%error, "failed to clear up behind a backup");
                 }
             }
-            let _ = told.send(Some(frozen.map_err(|error| Failed(Arc::new(error)))));
+            let failed = |error: io::Error| Failed(ErrorChain(&error).to_string());
+            let _ = told.send(Some(frozen.map_err(failed)));
         });
         layout
     }
@@ -185,9 +186,10 @@ impl Parts {
         let (place, kept) = self
             .blocking(move || prepare(&repositories, &store))
             .await?;
-        let database = place.join("gripfast.sqlite");
-        let copied = self.db.copy_to(&database).await;
-        let has_database = copied.map_err(io::Error::other)?;
+        let database = place.join(DATABASE);
+        let repositories = self.repositories.clone();
+        let copying = self.db.copy_to(&database, || check_room(&repositories, 0));
+        copying.await.map_err(io::Error::other)?;
         let (repositories, store) = (self.repositories.clone(), self.store.clone());
         let events = place.join("events");
         let copied = {
@@ -204,7 +206,7 @@ impl Parts {
             is_complete: true,
             git: shown(&frozen.git),
             events: shown(&events),
-            database: has_database.then(|| shown(&database)),
+            database: Some(shown(&database)),
             links: frozen.files,
             copied_bytes,
         })
@@ -223,22 +225,28 @@ impl Parts {
 fn prepare(repositories: &Repositories, store: &EventStore) -> io::Result<(PathBuf, KeptObjects)> {
     repositories.thaw()?;
     let events = store.stats().map_err(io::Error::other)?.used_bytes;
-    let floor = repositories.options().min_free_bytes;
-    if repositories.free_bytes()? < events.saturating_add(floor) {
-        return Err(io::Error::other(
-            "there is no room for a copy of the events",
-        ));
-    }
+    check_room(repositories, events)?;
     // Beside the links, since it may be another disk than that of the data directory.
     let place = repositories.frozen_path();
     fs::create_dir_all(&place)?;
     Ok((place, repositories.keep_objects()?))
 }
 
+/// Refuses copies that would leave less than pushes and events need.
+fn check_room(repositories: &Repositories, copies: u64) -> io::Result<()> {
+    let floor = repositories.options().min_free_bytes;
+    if repositories.free_bytes()? < copies.saturating_add(floor) {
+        return Err(io::Error::other(
+            "there is no room for a copy of events and database",
+        ));
+    }
+    Ok(())
+}
+
 /// Bytes of the database and the events that are there so far.
 fn copied_bytes(place: &Path) -> u64 {
     let size = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let copies = [place.to_owned(), place.join("events")];
+    let copies = [place.to_owned(), place.join(DATABASE), place.join("events")];
     let files = copies
         .iter()
         .filter_map(|dir| fs::read_dir(dir).ok())

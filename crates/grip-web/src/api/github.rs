@@ -250,5 +250,5 @@ fn tagged(headers: &HeaderMap, answer: &impl Serialize) -> HttpResult {
 }
 
 pub(crate) fn unreadable(error: DbError) -> WebError {
-    WebError::database("what is known of GitHub cannot be read", error)
+    WebError::internal("what is known of GitHub cannot be read", error)
 }

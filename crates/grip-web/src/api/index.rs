@@ -286,5 +286,5 @@ fn kinds(app: &App, shared: &[&str], own: &str) -> Vec<String> {
 }
 
 pub(crate) fn unreadable(error: DbError) -> WebError {
-    WebError::database("the index cannot be read", error)
+    WebError::internal("the index cannot be read", error)
 }

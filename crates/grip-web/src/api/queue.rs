@@ -170,5 +170,5 @@ fn name(cx: &RequestContext<'_>) -> Result<(String, String), WebError> {
 }
 
 fn unreadable(error: DbError) -> WebError {
-    WebError::database("the queue cannot be read", error)
+    WebError::internal("the queue cannot be read", error)
 }

@@ -22,7 +22,7 @@ pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
         Some(_) => super::limit(cx.query())?.min(MOST),
     };
     let resolve = cx.app.resolve()?;
-    let unreadable = |e| WebError::database("the pins cannot be read", e);
+    let unreadable = |e| WebError::internal("the pins cannot be read", e);
     let pins = resolve.admin.pins().await.map_err(unreadable)?;
     let audit = if cx.is_operator() {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);

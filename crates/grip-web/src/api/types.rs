@@ -346,7 +346,7 @@ pub struct FrozenState {
     /// Directories and files of the machine that the node runs on.
     pub git: String,
     pub events: String,
-    /// None where the database is a server.
+    /// A file, or a directory of rows where the database is a server.
     pub database: Option<String>,
     /// Files of the repositories, so far.
     pub links: u64,
@@ -385,8 +385,8 @@ pub struct HeldBackFacts {
     pub events: u64,
     /// Archived copies of its refs.
     pub archives: u64,
-    /// When the first of it is destroyed, in unix seconds.
-    pub until: u64,
+    /// When the first of it is destroyed (unix milliseconds).
+    pub until: i64,
 }
 
 impl From<Vec<grip_grasp::HeldBack>> for HeldBackList {
@@ -396,7 +396,7 @@ impl From<Vec<grip_grasp::HeldBack>> for HeldBackList {
             reason: it.reason.to_owned(),
             events: it.events,
             archives: it.archives,
-            until: it.until.as_secs(),
+            until: i64::try_from(it.until.as_secs().saturating_mul(1000)).unwrap_or(i64::MAX),
         };
         Self {
             held: listed.into_iter().map(facts).collect(),

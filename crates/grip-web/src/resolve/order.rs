@@ -106,7 +106,7 @@ fn refused(error: AdminError) -> WebError {
     match error {
         AdminError::IdempotencyKey(why) => WebError::Malformed(why.to_string()),
         AdminError::Resolve(error) => ResolvingError::Failed(error).into(),
-        AdminError::Db(error) => WebError::database("an order cannot be carried out", error),
+        AdminError::Db(error) => WebError::internal("an order cannot be carried out", error),
         other => ResolvingError::Refused(other.to_string()).into(),
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Seek as _},
     path::PathBuf,
     str::FromStr,
 };
@@ -12,6 +12,11 @@ use serde::{Deserialize, Serialize, de};
 
 /// The most bytes of one block.
 pub(super) const BLOCK: usize = 4 << 20;
+
+/// Bytes of a block of lines: at least, at most, and between lines that may end one.
+const LINES_MIN: usize = 64 << 10;
+const LINES_MAX: usize = 1 << 20;
+const LINES_MEAN: u64 = 256 << 10;
 
 /// The BLAKE3 digest of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -138,9 +143,95 @@ impl Blocks {
     }
 }
 
-/// Reads the next block of a file; empty at its end.
-pub(super) fn next(file: &mut File, buffer: &mut Vec<u8>) -> io::Result<()> {
-    buffer.clear();
-    file.take(BLOCK as u64).read_to_end(buffer)?;
-    Ok(())
+/// Where a file is parted into blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Every 4 MiB.
+    Even,
+    /// Behind lines that say so by their content: what comes before and behind a new line is parted as
+    /// it was.
+    Lines,
+}
+
+impl Cut {
+    /// Reads the next block of a file; empty at its end.
+    pub(super) fn next(self, file: &mut File, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let longest = match self {
+            Self::Even => BLOCK,
+            Self::Lines => LINES_MAX,
+        };
+        buffer.clear();
+        file.take(longest as u64).read_to_end(buffer)?;
+        if self == Self::Lines {
+            let end = lines_end(buffer);
+            let rest = buffer.len() - end;
+            buffer.truncate(end);
+            file.seek_relative(-(rest as i64))?;
+        }
+        Ok(())
+    }
+}
+
+/// The end of the first block of lines: each byte of a line is as likely as any other to end one.
+fn lines_end(bytes: &[u8]) -> usize {
+    let mut end = 0;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        end += line.len();
+        let draw: [u8; 8] = blake3::hash(line).as_bytes()[..8]
+            .try_into()
+            .expect("a digest is longer");
+        let share = (u64::MAX / LINES_MEAN).saturating_mul(line.len() as u64);
+        if end >= LINES_MIN && line.ends_with(b"\n") && u64::from_le_bytes(draw) < share {
+            return end;
+        }
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of lines in blocks.
+    fn parted(lines: &[String]) -> Vec<Digest> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lines");
+        fs::write(&path, lines.concat()).unwrap();
+        let (mut file, mut buffer) = (File::open(&path).unwrap(), Vec::new());
+        let (mut digests, mut read) = (Vec::new(), Vec::new());
+        loop {
+            Cut::Lines.next(&mut file, &mut buffer).unwrap();
+            if buffer.is_empty() {
+                assert_eq!(read, lines.concat().as_bytes());
+                return digests;
+            }
+            assert!(buffer.len() <= LINES_MAX);
+            digests.push(Digest::of(&buffer));
+            read.extend_from_slice(&buffer);
+        }
+    }
+
+    #[test]
+    fn a_line_more_or_less_changes_the_blocks_beside_it_alone() {
+        for length in [20, 3000] {
+            let line = |n: usize| format!("{n:0length$}\n");
+            let lines: Vec<String> = (0..(8 << 20) / length).map(line).collect();
+            let before = parted(&lines);
+            assert!((10..=60).contains(&before.len()), "{}", before.len());
+            let (mut one_more, mut one_less) = (lines.clone(), lines.clone());
+            one_more.insert(lines.len() / 3, "one more\n".to_owned());
+            one_less.remove(lines.len() / 2);
+            for changed in [one_more, one_less] {
+                let after = parted(&changed);
+                let new = after.iter().filter(|digest| !before.contains(digest));
+                assert!((1..=3).contains(&new.count()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_longer_than_a_block_is_in_several() {
+        let long = format!("{}\n", "x".repeat(5 * LINES_MAX / 2));
+        assert_eq!(parted(&[long.clone(), "short\n".to_owned(), long]).len(), 6);
+    }
 }

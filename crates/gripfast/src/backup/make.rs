@@ -10,7 +10,8 @@ use anyhow::Context as _;
 
 use super::{
     Directory, FileEntry, Snapshot,
-    blocks::{self, BLOCK, Digest},
+    blocks::{BLOCK, Digest},
+    cut,
     sources::{SourceFile, Sources},
 };
 use crate::commands::{progress::Progress, version::VERSION};
@@ -25,7 +26,6 @@ pub(crate) struct Made {
     pub(crate) read_bytes: u64,
     /// Bytes that no earlier backup had.
     pub(crate) new_bytes: u64,
-    pub(crate) is_without_database: bool,
 }
 
 /// Stores what is new and then the list of all.
@@ -80,7 +80,7 @@ pub(crate) fn make(directory: &Directory, sources: &Sources, url: &str) -> anyho
         made_at: now.as_secs(),
         gripfast: VERSION.to_owned(),
         url: url.to_owned(),
-        is_without_database: !sources.has_database,
+        is_without_database: false,
         files,
     };
     let name = directory
@@ -92,7 +92,6 @@ pub(crate) fn make(directory: &Directory, sources: &Sources, url: &str) -> anyho
         bytes: snapshot.bytes(),
         read_bytes,
         new_bytes,
-        is_without_database: snapshot.is_without_database,
     })
 }
 
@@ -127,9 +126,9 @@ impl Making<'_> {
 
     fn store(&mut self, source: &SourceFile) -> std::io::Result<FileEntry> {
         let mut file = File::open(&source.path)?;
-        let (mut blocks, mut size) = (Vec::new(), 0);
+        let (cut, mut blocks, mut size) = (cut(&source.name), Vec::new(), 0);
         loop {
-            blocks::next(&mut file, &mut self.buffer)?;
+            cut.next(&mut file, &mut self.buffer)?;
             if self.buffer.is_empty() {
                 break;
             }

@@ -8,29 +8,34 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use grip_db::Db;
 use grip_git::{Options, Repositories};
 use grip_store::EventStore;
 
 use super::{
-    Directory, FileEntry, Snapshot,
-    blocks::{self, BLOCK, Digest},
-    sync_file_system,
+    Directory, FileEntry, ROWS, Snapshot,
+    blocks::{BLOCK, Digest},
+    cut, sync_file_system,
 };
 use crate::{
     commands::progress::Progress,
     config::{DatabasePlace, Settings},
+    node::database,
 };
 
 /// Lies in a data directory until all of a backup is in it.
 const MARK: &str = "restoring";
+/// Rows of a database server, in a data directory until a database has them.
+const ROWS_DIR: &str = ".rows";
 
 /// Where a backup is brought to.
-#[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) data_dir: PathBuf,
     pub(crate) git: PathBuf,
     pub(crate) relay: PathBuf,
     pub(crate) database: PathBuf,
+    /// The server that takes the rows of the database, and the name that was given to the node there.
+    pub(crate) server: Option<(Db, Option<String>)>,
     pub(crate) git_program: PathBuf,
 }
 
@@ -45,23 +50,44 @@ pub(crate) struct Restored {
     /// Every object was read.
     pub(crate) full: bool,
     pub(crate) is_without_database: bool,
+    /// Where the database is a server: how many rows it took.
+    pub(crate) rows: Option<RowsRestored>,
+}
+
+/// How many rows a server took; null if it had some.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct RowsRestored {
+    pub(crate) own: Option<u64>,
+    pub(crate) shared: Option<u64>,
 }
 
 impl Target {
-    /// The places that the settings name.
-    pub(crate) fn of(settings: &Settings) -> Self {
-        let database = match settings.database() {
-            DatabasePlace::File(path) => path,
-            // The backup has no file then, unless it was made with one: it goes where nothing reads it.
-            DatabasePlace::Server(_) => settings.storage.data_dir.join("gripfast.sqlite"),
+    /// The places that the settings name. A server is reached first: who named a wrong one is told before
+    /// anything is copied.
+    pub(crate) async fn of(settings: &Settings) -> anyhow::Result<Self> {
+        let storage = &settings.storage;
+        let (database, server) = match settings.database() {
+            DatabasePlace::File(path) => (path, None),
+            DatabasePlace::Server(url) => {
+                let file = storage.data_dir.join("gripfast.sqlite");
+                // `gripfast cluster adopt` takes the file.
+                let server = if settings.cluster.cluster_packs.is_none() {
+                    let server = database::connect_beside(&url, "restore").await?;
+                    Some((server, storage.node_name.clone()))
+                } else {
+                    None
+                };
+                (file, server)
+            }
         };
-        Self {
-            data_dir: settings.storage.data_dir.clone(),
+        Ok(Self {
+            data_dir: storage.data_dir.clone(),
             git: settings.git_data_path(),
             relay: settings.relay_data_path(),
             database,
-            git_program: settings.storage.git_program.clone(),
-        }
+            server,
+            git_program: storage.git_program.clone(),
+        })
     }
 
     /// The places below one directory.
@@ -71,6 +97,7 @@ impl Target {
             git: data_dir.join("git"),
             relay: data_dir.join("relay"),
             database: data_dir.join("gripfast.sqlite"),
+            server: None,
             git_program: git_program.to_owned(),
         }
     }
@@ -83,11 +110,55 @@ impl Target {
             return self.relay.join(rest);
         }
         if let Some(suffix) = name.strip_prefix("gripfast.sqlite") {
-            let mut path = self.database.clone().into_os_string();
-            path.push(suffix);
-            return path.into();
+            return self.beside_database(suffix);
+        }
+        if let Some(rest) = name.strip_prefix(ROWS) {
+            return self.rows().join(rest);
         }
         self.data_dir.join(name)
+    }
+
+    fn beside_database(&self, suffix: &str) -> PathBuf {
+        let mut path = self.database.clone().into_os_string();
+        path.push(suffix);
+        path.into()
+    }
+
+    fn rows(&self) -> PathBuf {
+        self.data_dir.join(ROWS_DIR)
+    }
+
+    /// Makes a file of the rows of a server.
+    async fn import_rows(&self) -> anyhow::Result<()> {
+        let half = self.beside_database(".half");
+        remove_file(&half)?;
+        let imported = Db::import_rows(&self.rows(), &half).await;
+        imported.context("cannot read the rows of the database")?;
+        Ok(fs::rename(half, &self.database)?)
+    }
+
+    /// Brings the rows of the file to the server, and removes the file.
+    async fn bring_rows(&self) -> anyhow::Result<Option<RowsRestored>> {
+        let Some((server, name)) = self.server.as_ref().filter(|_| self.database.exists()) else {
+            return Ok(None);
+        };
+        let node = match name {
+            Some(name) => name.clone(),
+            None => database::kept_name(&self.data_dir)?,
+        };
+        let file = Db::open(&self.database).await;
+        let file = file.context("the database cannot be opened")?;
+        let taken = server.take_missing_rows(&file, &node).await;
+        file.close().await;
+        let taken = taken.context("cannot bring rows into the database (database_url)")?;
+        grip_tasks::fault::point("restore.rows_taken");
+        for suffix in ["", "-wal", "-shm"] {
+            remove_file(&self.beside_database(suffix))?;
+        }
+        Ok(Some(RowsRestored {
+            own: taken.own,
+            shared: taken.shared,
+        }))
     }
 
     /// Takes empty directories, or those of a restore that did not end.
@@ -152,9 +223,7 @@ pub(crate) async fn restore(
     target.prepare()?;
     // Left by a check that was stopped: they belong to another state of the file.
     for suffix in ["-wal", "-shm"] {
-        let mut beside = target.database.clone().into_os_string();
-        beside.push(suffix);
-        remove_file(Path::new(&beside))?;
+        remove_file(&target.beside_database(suffix))?;
     }
     let mut progress = Progress::bytes("restore", snapshot.bytes());
     for file in &snapshot.files {
@@ -164,10 +233,17 @@ pub(crate) async fn restore(
         grip_tasks::fault::point("restore.file");
     }
     progress.finish();
+    if target.rows().is_dir() {
+        target.import_rows().await?;
+    }
     for place in [&target.data_dir, &target.git, &target.relay] {
         sync_file_system(place)?;
     }
     let (repositories, events) = check(target, full).await?;
+    let rows = target.bring_rows().await?;
+    if target.rows().is_dir() {
+        fs::remove_dir_all(target.rows())?;
+    }
     fs::remove_file(target.data_dir.join(MARK))?;
     File::open(&target.data_dir)?.sync_all()?;
     Ok(Restored {
@@ -178,6 +254,7 @@ pub(crate) async fn restore(
         events,
         full,
         is_without_database: snapshot.is_without_database,
+        rows,
     })
 }
 
@@ -235,7 +312,7 @@ fn is_there(file: &FileEntry, digests: &[Digest], path: &Path) -> io::Result<boo
     }
     let mut buffer = Vec::with_capacity(BLOCK);
     for digest in digests {
-        blocks::next(&mut found, &mut buffer)?;
+        cut(&file.path).next(&mut found, &mut buffer)?;
         if Digest::of(&buffer) != *digest {
             return Ok(false);
         }
@@ -253,7 +330,7 @@ async fn check(target: &Target, full: bool) -> anyhow::Result<(usize, u64)> {
     let store = EventStore::open(&target.relay.join("events"), grip_store::Options::default())
         .context("the event store cannot be opened")?;
     if target.database.exists() {
-        let db = grip_db::Db::open(&target.database).await;
+        let db = Db::open(&target.database).await;
         db.context("the database cannot be opened")?.close().await;
     }
     let all = repositories

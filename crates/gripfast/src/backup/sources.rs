@@ -9,16 +9,19 @@ use std::{
 use anyhow::Context as _;
 use grip_web::api_types::FrozenState;
 
+use super::ROWS;
 use crate::{
     config::{DatabasePlace, Settings},
     running,
 };
 
 /// Files of the data directory that belong to the running process alone.
-const NOT_KEPT: [&str; 5] = [
+const NOT_KEPT: [&str; 6] = [
     "gripfast.lock",
     "backup.lock",
     "admin.token",
+    // How far a member of a cluster is: of another moment than the rest, and of a log that is no part of it.
+    "cluster.json",
     "restoring",
     running::FILE,
 ];
@@ -28,7 +31,6 @@ const NOT_KEPT: [&str; 5] = [
 pub(crate) struct Sources {
     pub(super) files: Vec<SourceFile>,
     pub(super) empty_directories: Vec<String>,
-    pub(super) has_database: bool,
 }
 
 #[derive(Debug)]
@@ -92,6 +94,15 @@ impl Sources {
         Ok(())
     }
 
+    /// A copy of the database: a file, or a directory of rows.
+    fn database(&mut self, copy: &Path) -> anyhow::Result<()> {
+        if copy.is_dir() {
+            return self.tree(ROWS.trim_end_matches('/'), copy, &|_| false);
+        }
+        self.file("gripfast.sqlite".to_owned(), copy)
+            .with_context(|| format!("cannot read {}", copy.display()))
+    }
+
     /// Keys, names and pictures, which lie in the data directory itself.
     fn own_files(&mut self, data_dir: &Path) -> anyhow::Result<()> {
         let failed = || format!("cannot read {}", data_dir.display());
@@ -116,22 +127,22 @@ pub(crate) fn frozen(state: &FrozenState, data_dir: &Path) -> anyhow::Result<Sou
     sources.tree("git", Path::new(&state.git), &|_| false)?;
     sources.tree("relay/events", Path::new(&state.events), &is_lock_of_events)?;
     if let Some(database) = &state.database {
-        sources
-            .file("gripfast.sqlite".to_owned(), Path::new(database))
-            .with_context(|| format!("cannot read {database}"))?;
-        sources.has_database = true;
+        sources.database(Path::new(database))?;
     }
     sources.own_files(data_dir)?;
     Ok(sources)
 }
 
-/// The files of a node that does not run, whose directories the caller has locked.
-pub(crate) fn stopped(settings: &Settings) -> anyhow::Result<Sources> {
+/// The files of a node that does not run, whose directories the caller has locked; with its rows where the
+/// database is a server.
+pub(crate) fn stopped(settings: &Settings, rows: Option<&Path>) -> anyhow::Result<Sources> {
     let mut sources = Sources::default();
     sources.tree("git", &settings.git_data_path(), &is_made_again)?;
     let events = settings.relay_data_path().join("events");
     sources.tree("relay/events", &events, &is_lock_of_events)?;
-    if let DatabasePlace::File(path) = settings.database() {
+    if let Some(rows) = rows {
+        sources.database(rows)?;
+    } else if let DatabasePlace::File(path) = settings.database() {
         // With what was not written into the file itself yet.
         for suffix in ["", "-wal"] {
             let mut part = path.clone().into_os_string();
@@ -143,7 +154,6 @@ pub(crate) fn stopped(settings: &Settings) -> anyhow::Result<Sources> {
                     .with_context(|| format!("cannot read {}", part.display()))?;
             }
         }
-        sources.has_database = true;
     }
     sources.own_files(&settings.storage.data_dir)?;
     Ok(sources)

@@ -31,9 +31,8 @@ pub(crate) fn command() -> clap::Command {
             "completions" | "credential" | "man" | "remote-helper" => c,
             "import-ngit-grasp" => with_options(c, |_| true).arg(json("Print the report as JSON")),
             "healthcheck" => c.arg(url()).arg(json("Print JSON")).arg(config_file()),
-            "explain" | "resolve" | "status" => asking(c),
+            "explain" | "resolve" | "status" | "pin" | "unpin" | "check" | "compact" => asking(c),
             "pins" => asking(c).arg(limit()),
-            "pin" | "unpin" => asking(c).arg(plain_option("data_dir")),
             "selftest" => c
                 .arg(
                     url().help(
@@ -43,13 +42,13 @@ pub(crate) fn command() -> clap::Command {
                 .arg(json("Print the report as JSON"))
                 .arg(config_file())
                 .args(["data_dir", "git_program"].map(plain_option)),
-            "check" | "compact" => asking(c).arg(plain_option("data_dir")),
             "backup" => asking(c)
                 .mut_arg("json", |json| json.help("Print JSON"))
                 .args(PLACES.map(plain_option)),
             "restore" => c
                 .arg(json("Print JSON"))
                 .arg(config_file())
+                .arg(plain_option("data_dir"))
                 .args(PLACES.map(plain_option)),
             _ => {
                 let of = c.get_name().to_owned();
@@ -66,26 +65,23 @@ fn below(parent: &str, leaf: clap::Command) -> clap::Command {
         // It needs no running node: it writes into the node's database.
         (_, "backfill") => asking(leaf)
             .mut_arg("url", |url| url.hide(true))
-            .args(["data_dir", "database_url"].map(plain_option)),
+            .arg(plain_option("database_url")),
         ("cluster", _) => leaf
             .arg(json("Print JSON"))
             .arg(config_file())
             .args(["data_dir", "database_url", "cluster_name"].map(plain_option)),
-        ("repos", "blocks") | ("holding", "ls") => {
-            asking(leaf).arg(plain_option("data_dir")).arg(limit())
-        }
-        (_, "now" | "retry" | "drop" | "reextract" | "retention" | "verify")
-        | ("repos" | "events" | "holding", _) => asking(leaf).arg(plain_option("data_dir")),
-        ("sync", "status") | (_, "causes" | "gaps" | "ls" | "repo" | "sources" | "sumdb") => {
+        // It has a limit of its own, which the node is asked for.
+        ("repos", "ls") => asking(leaf),
+        ("sync", "status")
+        | (_, "blocks" | "causes" | "gaps" | "ls" | "repo" | "sources" | "sumdb") => {
             asking(leaf).arg(limit())
         }
         _ => asking(leaf),
     }
 }
 
-/// The places that a backup is made of.
-const PLACES: [&str; 5] = [
-    "data_dir",
+/// The places that a backup is made of, beside the data directory.
+const PLACES: [&str; 4] = [
     "git_data_path",
     "relay_data_path",
     "database_url",
@@ -112,10 +108,15 @@ fn group(command: clap::Command) -> clap::Command {
         .disable_help_subcommand(true)
 }
 
-/// The arguments of a command that asks a running node.
+/// The arguments of a command that asks a running node, which is named by its URL or by its data directory.
 fn asking(command: clap::Command) -> clap::Command {
     let json = json("Print the node's answer as it is");
-    command.arg(url()).arg(json).arg(config_file())
+    let data_dir = plain_option("data_dir");
+    command
+        .arg(url())
+        .arg(json)
+        .arg(config_file())
+        .arg(data_dir)
 }
 
 fn url() -> Arg {

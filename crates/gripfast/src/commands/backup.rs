@@ -14,13 +14,14 @@ use rustix::{
     process::umask,
 };
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::{
     backup::{self, Directory, Made, Restored, Target},
     cli::{BackupRequest, NodeRequest},
     commands::{client::Node, progress::size, table::Table, when::Now},
-    config::{self, ProcessEnvironment, Settings},
-    node::{DirLock, LockError},
+    config::{self, DatabasePlace, ProcessEnvironment, Settings},
+    node::{DirLock, LockError, database},
 };
 
 const PATH: [&str; 3] = ["api", "v1", "backup"];
@@ -124,8 +125,35 @@ fn of_stopped(settings: &Settings, data_dir: &Path, directory: &Directory) -> an
         );
     }
     backup::check_finished(data_dir)?;
-    let sources = backup::stopped(settings)?;
+    if settings.cluster.cluster_packs.is_some() {
+        bail!(
+            "{} is of a member of a cluster, which may lack packs and events while it does not run: start \
+             it, and make the backup where the leader runs (`gripfast cluster status`)",
+            data_dir.display()
+        );
+    }
+    let rows = match settings.database() {
+        DatabasePlace::File(path) if path.exists() => None,
+        // Else what waits would be missing, and nobody would be told.
+        DatabasePlace::File(path) => bail!(
+            "there is no database {}: name the one of the node with --database-url",
+            path.display()
+        ),
+        DatabasePlace::Server(_) => Some(rows(settings, directory)?),
+    };
+    let sources = backup::stopped(settings, rows.as_ref().map(TempDir::path))?;
     backup::make(directory, &sources, &settings.service().http_url())
+}
+
+/// Rows that the node has on a database server, under its own name: it does not run elsewhere meanwhile.
+#[tokio::main(flavor = "current_thread")]
+async fn rows(settings: &Settings, directory: &Directory) -> anyhow::Result<TempDir> {
+    let place = directory.rows_dir()?;
+    let db = database::open(settings, None).await?;
+    let copied = db.copy_to(place.path(), || Ok(())).await;
+    db.close().await;
+    copied.context("cannot back up the rows of the database")?;
+    Ok(place)
 }
 
 fn lock(data_dir: &Path) -> anyhow::Result<File> {
@@ -151,10 +179,7 @@ async fn verify(
     name: &str,
     settings: &Settings,
 ) -> anyhow::Result<Restored> {
-    let place = tempfile::Builder::new()
-        .prefix(".verify-")
-        .tempdir_in(directory.path())
-        .context("there is no room to restore the backup")?;
+    let place = directory.verify_dir()?;
     let target = Target::below(&place.path().join("data"), &settings.storage.git_program);
     let snapshot = directory.read(name)?;
     let restored = backup::restore(directory, name, &snapshot, &target, true).await;
@@ -184,12 +209,6 @@ fn print(request: &NodeRequest, made: &Made, verified: Option<&Restored>, remove
     if removed > 0 {
         anstream::println!("removed older backups: {removed}");
     }
-    if made.is_without_database {
-        anstream::println!(
-            "the database is a server and not part of the backup: dump it with pg_dump before each \
-             `gripfast backup`, and restore both"
-        );
-    }
 }
 
 fn list(request: &NodeRequest, root: &Path) -> anyhow::Result<()> {
@@ -202,7 +221,7 @@ fn list(request: &NodeRequest, root: &Path) -> anyhow::Result<()> {
     if request.json {
         let rows = backups.iter().map(|(name, snapshot)| {
             json!({
-                "name": name, "made_at": snapshot.made_at, "url": snapshot.url,
+                "name": name, "made_at": snapshot.made_at * 1000, "url": snapshot.url,
                 "files": snapshot.files.len(), "bytes": snapshot.bytes(),
             })
         });

@@ -9,7 +9,7 @@ use crate::{
     commands::{
         client::Node,
         progress::Progress,
-        table::{Table, counted},
+        table::{self, Table, counted},
     },
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn run(request: &NodeRequest, full: bool, repair: bool) -> anyhow::Re
         let all = serde_json::json!({ "identifiers": identifiers, "disagreements": found });
         anstream::println!("{all:#}");
     } else {
-        anstream::print!("{}", render(&found));
+        table::print(&render(&found));
     }
     let left = found.iter().filter(|it| it.repaired != Some(true)).count();
     if left == 0 {

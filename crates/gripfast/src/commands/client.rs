@@ -13,7 +13,11 @@ use url::Url;
 use crate::{
     admin_token,
     cli::NodeRequest,
-    commands::{cause, table::plain, when::Now},
+    commands::{
+        cause,
+        table::{self, plain},
+        when::Now,
+    },
     config::{self, Environment, ProcessEnvironment, local_url},
     node, running,
 };
@@ -143,7 +147,7 @@ impl<'a> Node<'a> {
             anstream::println!("{data:#}");
         } else {
             let data: T = self.parse(&text)?;
-            anstream::print!("{}", render(&data, Now::new()));
+            table::print(&render(&data, Now::new()));
         }
         Ok(())
     }
@@ -226,7 +230,7 @@ impl<'a> Node<'a> {
         }
         let data = serde_json::from_str(&response)
             .with_context(|| format!("{} gave a response that cannot be read", self.name()))?;
-        anstream::print!("{}", render(&data, Now::new()));
+        table::print(&render(&data, Now::new()));
         Ok(())
     }
 
@@ -278,10 +282,15 @@ impl<'a> Node<'a> {
     }
 
     fn unanswered(&self, error: &anyhow::Error) -> anyhow::Error {
-        anyhow::anyhow!(
-            "no response from {}: {error}; is the node running? --url names another",
-            self.name()
-        )
+        let named = self.request.flags.values.get("data_dir");
+        let hint = match named {
+            // Whatever listens there, it is not the node that was meant.
+            Some(dir) if !node::is_data_dir(&self.data_dir) => {
+                format!("no node was started in {dir}, or it is closed to this user")
+            }
+            _ => "is the node running? --data-dir or --url names another".to_owned(),
+        };
+        anyhow::anyhow!("no response from {}: {error}; {hint}", self.name())
     }
 }
 

@@ -2,18 +2,19 @@
 
 use anyhow::{Context as _, bail};
 use grip_cluster::{Cluster, Member, NodeStatus, Snapshot, State, StoredTotals};
-use grip_db::{Db, Server};
 use serde_json::json;
 
 use crate::{
     cli::{ClusterAction, NodeRequest},
-    commands::{progress::size, table::Table, when::Now},
+    commands::{
+        progress::size,
+        table::{self, Table},
+        when::Now,
+    },
     config::{self, DatabasePlace, ProcessEnvironment, Settings},
-    node::{self, cluster},
+    node::{self, cluster, database},
 };
 
-/// Connections to the server: one reads, the others are its own.
-const CONNECTIONS: u32 = 4;
 /// A node that was not heard of for so long is taken for gone.
 const SILENT_MS: i64 = 10_000;
 
@@ -62,17 +63,10 @@ async fn show_status(request: &NodeRequest, settings: &Settings) -> anyhow::Resu
     let DatabasePlace::Server(url) = settings.database() else {
         bail!("a cluster needs a Postgres server: name it with --database-url");
     };
-    // Under a name of its own, beside the nodes.
-    let name = format!("status-{:08x}", rand::random::<u32>());
-    let server = Server {
-        connections: CONNECTIONS,
-        ..Server::new(url.reveal(), &name)
-    };
-    let db = Db::connect(&server).await;
-    let db = db.context("cannot use the database (database_url)")?;
+    let db = database::connect_beside(&url, "status").await?;
     let member = Member {
         cluster: settings.cluster.cluster_name.clone(),
-        node: name,
+        node: db.node().to_owned(),
         address: String::new(),
     };
     let tables = Cluster::at(db.clone(), member);
@@ -95,7 +89,7 @@ async fn show_status(request: &NodeRequest, settings: &Settings) -> anyhow::Resu
     if request.json {
         anstream::println!("{:#}", status.json());
     } else {
-        anstream::print!("{}", status.page(Now::new()));
+        table::print(&status.page(Now::new()));
     }
     if status.is_led {
         Ok(())

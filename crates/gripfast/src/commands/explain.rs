@@ -8,7 +8,11 @@ use grip_web::api_types::Explained;
 
 use crate::{
     cli::NodeRequest,
-    commands::{client::Node, table::plain, when::Now},
+    commands::{
+        client::Node,
+        table::{self, plain},
+        when::Now,
+    },
 };
 
 /// Prints why the subject is served, held or refused; fails if nothing is known of it.
@@ -26,7 +30,7 @@ pub(crate) fn run(request: &NodeRequest, subject: &str) -> anyhow::Result<()> {
     if request.json {
         anstream::println!("{}", response.body.trim_end());
     } else {
-        anstream::print!("{}", render::page(&explained, Now::new()));
+        table::print(&render::page(&explained, Now::new()));
     }
     if explained.explanation.status == Status::Unknown {
         bail!("nothing is known of {}", plain(subject));

@@ -106,7 +106,7 @@ fn render(list: &HeldBackList, now: Now) -> String {
     let mut table = Table::new(["repository", "reason", "events", "archives", "until"], 0);
     for facts in &list.held {
         let repository = facts.repository.as_deref().unwrap_or("-");
-        let until = now.seconds(facts.until);
+        let until = now.millis(facts.until);
         table.row([
             &repository,
             &facts.reason,
@@ -130,12 +130,12 @@ mod tests {
                 reason: "nip09".into(),
                 events: 3,
                 archives: 1,
-                until: 90 * 24 * 3600,
+                until: 90 * 24 * 3600 * 1000,
             }],
         };
         let text = render(&list, Now::at(0));
         assert!(
-            text.contains("npub1x/boats") && text.contains("nip09"),
+            text.contains("npub1x/boats") && text.contains("nip09") && text.contains("in 90d"),
             "{text}"
         );
         assert_eq!(

@@ -4,6 +4,7 @@ use anyhow::bail;
 
 use crate::{
     cli::NodeRequest,
+    commands::table,
     config::{self, ProcessEnvironment},
     node::{
         self,
@@ -27,7 +28,7 @@ pub(crate) fn run(request: &NodeRequest, from: &Directories, dry_run: bool) -> a
     if request.json {
         anstream::println!("{:#}", serde_json::json!(report));
     } else {
-        anstream::print!("{}", render(&report, dry_run));
+        table::print(&render(&report, dry_run));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use reqwest::Method;
 
 use crate::{
     cli::{IngestAction, NodeRequest},
-    commands::client::Node,
+    commands::{client::Node, table},
 };
 
 /// How many gaps are listed.
@@ -39,7 +39,7 @@ pub(crate) fn run(request: NodeRequest, action: IngestAction) -> anyhow::Result<
                 anstream::println!("{response}");
             } else {
                 let retention = serde_json::from_str(&response)?;
-                anstream::print!("{}", render::retention(&retention));
+                table::print(&render::retention(&retention));
             }
             Ok(())
         }

@@ -9,7 +9,7 @@ use crate::{
     cli::NodeRequest,
     commands::{
         client::Node,
-        table::{BOLD, Table, counted, plain},
+        table::{self, BOLD, Table, counted, plain},
         when::Now,
     },
 };
@@ -33,7 +33,7 @@ pub(crate) fn list(request: &NodeRequest) -> anyhow::Result<()> {
     if request.json {
         anstream::println!("{:#}", serde_json::to_value(&list.pins)?);
     } else {
-        anstream::print!("{}", render(&list, total, Now::new()));
+        table::print(&render(&list, total, Now::new()));
     }
     Ok(())
 }

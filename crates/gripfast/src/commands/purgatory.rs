@@ -9,7 +9,7 @@ use reqwest::Method;
 
 use crate::{
     cli::{NodeRequest, PurgatoryAction, WaitingEvent},
-    commands::{client::Node, when::Now},
+    commands::{client::Node, table, when::Now},
 };
 
 const PATH: [&str; 3] = ["api", "v1", "purgatory"];
@@ -49,7 +49,7 @@ fn forget(node: &Node<'_>, json: bool, id: &str, yes: bool) -> anyhow::Result<()
         let plan = serde_json::json!({ "event": event.id, "dropped": false, "dry_run": true });
         anstream::println!("{plan}");
     } else {
-        anstream::print!("{}", render::plan(&event, Now::new()));
+        table::print(&render::plan(&event, Now::new()));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     cli::{JobName, NodeRequest, QueueAction},
-    commands::{client::Node, when::Now},
+    commands::{client::Node, table, when::Now},
 };
 
 const PATH: [&str; 3] = ["api", "v1", "queue"];
@@ -64,7 +64,7 @@ fn forget(node: &Node<'_>, json: bool, job: &JobName, yes: bool) -> anyhow::Resu
         let plan = json!({ "kind": kind, "key": key, "dropped": false, "dry_run": true });
         anstream::println!("{plan}");
     } else {
-        anstream::print!("{}", render::plan(&found, Now::new()));
+        table::print(&render::plan(&found, Now::new()));
     }
     Ok(())
 }

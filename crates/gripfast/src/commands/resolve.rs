@@ -8,7 +8,7 @@ use grip_web::api_types::ResolvedManifest;
 
 use crate::{
     cli::{NodeRequest, ResolveQuery},
-    commands::{client::Node, when::Now},
+    commands::{client::Node, table, when::Now},
 };
 
 /// Shows the manifest of a key, and its providers if wanted.
@@ -35,7 +35,7 @@ pub(crate) fn run(request: &NodeRequest, query: &ResolveQuery) -> anyhow::Result
         return Ok(());
     }
     let found: ResolvedManifest = node.data(&["resolve", key], &fresh)?;
-    anstream::print!("{}", render::found(&found, Now::new()));
+    table::print(&render::found(&found, Now::new()));
     if query.providers {
         // What was just found is in the node's cache.
         let ranked: Ranked = node.data(&["providers", key], &[])?;

@@ -5,7 +5,10 @@ mod render;
 use anyhow::bail;
 use grip_web::api_types::NodeStatus;
 
-use crate::{cli::NodeRequest, commands::client::Node};
+use crate::{
+    cli::NodeRequest,
+    commands::{client::Node, table},
+};
 
 /// Shows how the node is; fails if it is not ready.
 pub(crate) fn run(request: &NodeRequest) -> anyhow::Result<()> {
@@ -15,7 +18,7 @@ pub(crate) fn run(request: &NodeRequest) -> anyhow::Result<()> {
     if request.json {
         anstream::println!("{:#}", serde_json::to_value(&status)?);
     } else {
-        anstream::print!("{}", render::page(&status));
+        table::print(&render::page(&status));
     }
     if !status.ready {
         let parts: Vec<_> = status.missing.into_keys().collect();

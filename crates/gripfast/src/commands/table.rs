@@ -130,6 +130,46 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Prints a page that was laid out. Lines that the terminal has no room for are parted at spaces.
+pub(crate) fn print(page: &str) {
+    anstream::print!("{}", folded(page, screen_width()));
+}
+
+/// A text whose lines have at most `width` columns, as far as there are spaces; what goes on below is
+/// indented a little more than its beginning.
+fn folded(text: &str, width: usize) -> String {
+    let columns = |text: &str| {
+        anstream::adapter::strip_str(text)
+            .to_string()
+            .chars()
+            .count()
+    };
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_end_matches('\n');
+        if columns(content) <= width {
+            out.push_str(line);
+            continue;
+        }
+        let spaces = content.chars().take_while(|c| *c == ' ').count();
+        let indent = (spaces + INDENT.len()).min(width / 2);
+        let mut used = 0;
+        for (index, word) in content.split(' ').enumerate() {
+            let needed = columns(word) + usize::from(index > 0);
+            if used + needed > width && used > spaces {
+                let _ = write!(out, "\n{:indent$}{word}", "");
+                used = indent + columns(word);
+                continue;
+            }
+            out.extend((index > 0).then_some(' '));
+            out.push_str(word);
+            used += needed;
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// A table under a title, unless there is none.
 pub(crate) fn section(out: &mut String, title: &str, table: Option<String>) {
     if let Some(table) = table {
@@ -199,6 +239,19 @@ mod tests {
         assert_eq!(text.matches("answer").count(), 20, "{text}");
         assert_eq!(text.matches('x').count(), 150 + 2, "{text}");
         assert!(text.lines().next().unwrap().starts_with("  host"));
+    }
+
+    #[test]
+    fn a_long_line_is_parted_at_spaces_and_whole_words_stay_whole() {
+        let npub = "npub1".to_owned() + &"q".repeat(58);
+        let text = format!("short\n  {BOLD}next step{BOLD:#}  push to {npub} and then again\n");
+        let shown = unstyled(&folded(&text, 80));
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[..2], ["short", "  next step  push to"]);
+        assert_eq!(lines[2], format!("    {npub} and then"));
+        assert_eq!(lines[3..], ["    again"]);
+        assert!(folded(&text, 40).contains(&npub), "nothing is cut");
+        assert_eq!(folded(&text, usize::MAX), text);
     }
 
     #[test]

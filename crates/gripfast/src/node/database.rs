@@ -7,16 +7,18 @@ use grip_db::{Db, Fence, Server};
 use grip_tasks::TaskGroup;
 use grip_web::Readiness;
 
-use crate::config::{DatabasePlace, Settings, parse_node_name};
+use crate::config::{DatabasePlace, SecretText, Settings, parse_node_name};
 
 /// Keeps the name of this node, in the data directory.
 const NAME: &str = "node.name";
+/// Connections of a command: one does its work, the others are its own.
+const CONNECTIONS_BESIDE: u32 = 4;
 /// What `/readyz` calls it.
 const PART: &str = "database";
 
 /// Opens the file, or connects to the server: under the name of this node, or as the leader that
 /// `fence` lets write under the name of its cluster.
-pub(super) async fn open(settings: &Settings, fence: Option<Fence>) -> anyhow::Result<Db> {
+pub(crate) async fn open(settings: &Settings, fence: Option<Fence>) -> anyhow::Result<Db> {
     let storage = &settings.storage;
     let url = match settings.database() {
         DatabasePlace::File(path) => {
@@ -45,6 +47,19 @@ pub(super) async fn open(settings: &Settings, fence: Option<Fence>) -> anyhow::R
     Ok(db)
 }
 
+/// Connects to a server for a command, under a name of its own beside the nodes.
+pub(crate) async fn connect_beside(url: &SecretText, purpose: &str) -> anyhow::Result<Db> {
+    let server = Server {
+        connections: CONNECTIONS_BESIDE,
+        ..Server::new(
+            url.reveal(),
+            format!("{purpose}-{:08x}", rand::random::<u32>()),
+        )
+    };
+    let connected = Db::connect(&server).await;
+    connected.context("cannot use the database (database_url)")
+}
+
 /// The name that was given to this node, or that it keeps.
 pub(super) fn node_name(settings: &Settings) -> anyhow::Result<String> {
     match &settings.storage.node_name {
@@ -54,7 +69,7 @@ pub(super) fn node_name(settings: &Settings) -> anyhow::Result<String> {
 }
 
 /// The name made at the first start: what is held under it is found again.
-fn kept_name(data_dir: &Path) -> anyhow::Result<String> {
+pub(crate) fn kept_name(data_dir: &Path) -> anyhow::Result<String> {
     let path = data_dir.join(NAME);
     let shown = path.display();
     match fs::read_to_string(&path) {

@@ -79,6 +79,11 @@ impl ConnectionPool {
         })
     }
 
+    /// A connection beyond the bound, for the one piece of work that may hold it for minutes.
+    pub(crate) async fn open_apart(&self) -> Result<PgConnection, DbError> {
+        self.host.open().await
+    }
+
     async fn acquire_idle(&self) -> Option<PgConnection> {
         let Idle { mut link, since } = self.idle.lock().pop()?;
         if since.elapsed() < FRESH {

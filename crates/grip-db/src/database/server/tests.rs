@@ -10,6 +10,7 @@ mod fences;
 mod names;
 mod opening;
 mod outages;
+mod rows;
 mod tls;
 
 /// Short enough for a test to wait for.

@@ -17,7 +17,11 @@ use serde_json::json;
 use super::PATH;
 use crate::{
     cli::NodeRequest,
-    commands::{client::Node, progress::Progress, table::Table},
+    commands::{
+        client::Node,
+        progress::Progress,
+        table::{self, Table},
+    },
 };
 
 /// Succeeds when nothing is wrong with the log.
@@ -48,7 +52,7 @@ pub(super) fn run(
         });
         anstream::println!("{all:#}");
     } else {
-        anstream::print!("{}", render(&verified, head, before));
+        table::print(&render(&verified, head, before));
     }
     match verified.wrong.len() {
         0 => Ok(()),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use grip_db::{Db, Server};
+use grip_db::Db;
 use grip_ingest::backfill::{Backfill, FileDone, FileProgress};
 use grip_queue::Queue;
 use grip_tasks::TaskGroup;
@@ -14,10 +14,8 @@ use crate::{
     cli::NodeRequest,
     commands::progress::Progress,
     config::{self, DatabasePlace, ProcessEnvironment, Settings},
+    node::database,
 };
-
-/// Connections to a server: one writes, the others are its own.
-const CONNECTIONS: u32 = 4;
 
 /// Reads the files one after the other, each from where it was left.
 #[tokio::main(flavor = "current_thread")]
@@ -62,16 +60,7 @@ async fn open(settings: &Settings) -> anyhow::Result<Db> {
             "there is no database at {}: name the data directory of the node with --data-dir",
             path.display()
         ),
-        DatabasePlace::Server(url) => {
-            // Under a name of its own, beside the nodes.
-            let name = format!("backfill-{:08x}", rand::random::<u32>());
-            let server = Server {
-                connections: CONNECTIONS,
-                ..Server::new(url.reveal(), name)
-            };
-            let connected = Db::connect(&server).await;
-            connected.context("cannot use the database (database_url)")
-        }
+        DatabasePlace::Server(url) => database::connect_beside(url, "backfill").await,
     }
 }
 

@@ -6,6 +6,7 @@ use grip_grasp::{RepositoryFacts, RepositoryStatus};
 use grip_web::api_types::{BlockList, RemovalReport, RepositoryList};
 
 use crate::commands::{
+    progress::size,
     table::{BOLD, DIM, Table, counted, counted_as, more, plain},
     when::Now,
 };
@@ -19,22 +20,6 @@ fn status(facts: &RepositoryFacts) -> &'static str {
     match facts.status {
         RepositoryStatus::Served => "served",
         RepositoryStatus::Held => "held",
-    }
-}
-
-/// "1.5 GiB"
-fn bytes(count: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    let (mut value, mut unit) = (count as f64, "B");
-    for next in UNITS {
-        if value < 1024.0 {
-            break;
-        }
-        (value, unit) = (value / 1024.0, next);
-    }
-    match unit {
-        "B" => format!("{count} B"),
-        unit => format!("{value:.1} {unit}"),
     }
 }
 
@@ -54,7 +39,7 @@ pub(super) fn list(list: &RepositoryList) -> String {
             &facts.branches,
             &facts.tags,
             &facts.pull_requests,
-            &bytes(facts.object_bytes),
+            &size(facts.object_bytes),
         ]);
     }
     out.push_str(&table.render());
@@ -74,9 +59,9 @@ pub(super) fn sizes(list: &RepositoryList) -> String {
     for facts in &list.repositories {
         table.row([
             &name(facts),
-            &bytes(facts.object_bytes),
+            &size(facts.object_bytes),
             &facts.owners,
-            &bytes(facts.staged_bytes),
+            &size(facts.staged_bytes),
         ]);
     }
     let mut out = table.render();
@@ -101,9 +86,9 @@ pub(super) fn one(facts: &RepositoryFacts) -> String {
     );
     let _ = writeln!(out, "  refs      {refs}");
     let owners = counted(facts.owners as u64, "owner");
-    let size = bytes(facts.object_bytes);
-    let _ = writeln!(out, "  objects   {size}, shared by {owners}");
-    let _ = writeln!(out, "  staged    {}", bytes(facts.staged_bytes));
+    let objects = size(facts.object_bytes);
+    let _ = writeln!(out, "  objects   {objects}, shared by {owners}");
+    let _ = writeln!(out, "  staged    {}", size(facts.staged_bytes));
     out
 }
 
@@ -183,7 +168,10 @@ mod tests {
             for line in text.lines() {
                 assert!(line.chars().count() <= 80, "{line}");
             }
-            assert!(text.contains("3.0 GiB") && text.contains("900 B"), "{text}");
+            assert!(
+                text.contains("3.0 GiB") && text.contains("900 bytes"),
+                "{text}"
+            );
             assert!(text.contains("and 10 more"), "{text}");
         }
         let one = unstyled(&one(&facts[0]));

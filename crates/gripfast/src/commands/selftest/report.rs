@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Color, Style};
 use serde::Serialize;
 
 use crate::commands::{
-    table::{DIM, plain},
+    table::{self, DIM, plain},
     when::took,
 };
 
@@ -122,7 +122,7 @@ impl Report {
             took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         };
         if !self.json {
-            anstream::print!("{}", line(&check));
+            table::print(&line(&check));
         }
         self.checks.push(check);
     }

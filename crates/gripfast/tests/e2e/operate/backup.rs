@@ -1,6 +1,7 @@
 //! Backups of a node at work, and what comes back.
 
 mod large;
+mod server;
 
 use std::{
     collections::BTreeMap,
@@ -173,51 +174,83 @@ async fn push_until(
     Ok(0)
 }
 
-#[tokio::test]
-async fn a_backup_under_push_load_is_restored_to_another_path_and_name() -> Result<()> {
-    let signals = TempDir::new()?;
-    let (go, stop) = (signals.path().join("go"), signals.path().join("stop"));
-    let fault = format!("backup.events_copied@{}", go.display());
-    let scene = Scene::start_with(&[("GRIPFAST_FAULT", &fault)]).await?;
-    let busy = LocalProject::new("busy")?;
-    busy.publish(&scene.node, 100).await?;
-    let backing_up = async {
-        let made = scene.back_up().await;
-        fs::write(&stop, "")?;
-        made
-    };
-    let copies = scene.node.data_dir().join("git/.frozen/events/data.mdb");
-    let pushing = async {
-        until_true("the backup is under way", || copies.exists()).await?;
-        push_until(&scene.node, &busy, &stop, || {
-            ensure!(go.exists() || copies.exists(), "the backup ended too soon");
-            Ok(fs::write(&go, "")?)
-        })
-        .await
-    };
-    let (made, pushed) = tokio::join!(backing_up, pushing);
-    let (made, pushed) = (made?, pushed?);
-    ensure!(
-        pushed >= 1 && made["made"]["new_bytes"].as_u64() > Some(NOISE_MIB << 20),
-        "{made}"
-    );
-    let frozen = scene.node.data_dir().join("git/.frozen");
-    ensure!(!frozen.exists(), "the node has cleared up");
+/// Has the node wait in the middle of a backup until something was pushed.
+struct Gate {
+    signals: TempDir,
+}
 
-    // Of the busy one it has a moment: refs and events of that moment agree.
-    let other = scene
-        .restored_with(&[("NGIT_DOMAIN", "moved.example.org")])
-        .await?;
+impl Gate {
+    fn new() -> Result<Self> {
+        let signals = TempDir::new()?;
+        Ok(Self { signals })
+    }
+
+    fn go(&self) -> PathBuf {
+        self.signals.path().join("go")
+    }
+
+    /// What the node is started with.
+    fn fault(&self) -> String {
+        format!("backup.events_copied@{}", self.go().display())
+    }
+
+    /// Makes a backup while one repository is pushed to, at least once in the middle of it.
+    async fn back_up_under_load(&self, scene: &Scene, busy: &LocalProject) -> Result<()> {
+        let stop = self.signals.path().join("stop");
+        let backing_up = async {
+            let made = scene.back_up().await;
+            fs::write(&stop, "")?;
+            made
+        };
+        let copies = scene.node.data_dir().join("git/.frozen/events/data.mdb");
+        let pushing = async {
+            until_true("the backup is under way", || copies.exists()).await?;
+            push_until(&scene.node, busy, &stop, || {
+                ensure!(
+                    self.go().exists() || copies.exists(),
+                    "the backup ended too soon"
+                );
+                Ok(fs::write(self.go(), "")?)
+            })
+            .await
+        };
+        let (made, pushed) = tokio::join!(backing_up, pushing);
+        let (made, pushed) = (made?, pushed?);
+        ensure!(
+            pushed >= 1 && made["made"]["new_bytes"].as_u64() > Some(NOISE_MIB << 20),
+            "{made}"
+        );
+        let frozen = scene.node.data_dir().join("git/.frozen");
+        ensure!(!frozen.exists(), "the node has cleared up");
+        Ok(())
+    }
+}
+
+/// Of a repository that was pushed to meanwhile it has a moment: refs and events of that moment agree.
+async fn must_be_a_moment(scene: &Scene, busy: &LocalProject, other: &Node) -> Result<()> {
     other.run(&["check", "--full"]).await?;
-    let refs = git::branches_and_tags(&busy.url(&other)).await?;
+    let refs = git::branches_and_tags(&busy.url(other)).await?;
     let (tip, _) = refs.first().context("main is there")?;
     busy.tree
         .git(["merge-base", "--is-ancestor", tip, "main"])?;
     for project in &scene.served {
-        let (ours, theirs) = (project.url(&scene.node), project.url(&other));
+        let (ours, theirs) = (project.url(&scene.node), project.url(other));
         ensure!(git::ls_remote(&ours).await? == git::ls_remote(&theirs).await?);
     }
-    scene.must_wait(&other).await?;
+    scene.must_wait(other).await
+}
+
+#[tokio::test]
+async fn a_backup_under_push_load_is_restored_to_another_path_and_name() -> Result<()> {
+    let gate = Gate::new()?;
+    let scene = Scene::start_with(&[("GRIPFAST_FAULT", &gate.fault())]).await?;
+    let busy = LocalProject::new("busy")?;
+    busy.publish(&scene.node, 100).await?;
+    gate.back_up_under_load(&scene, &busy).await?;
+    let other = scene
+        .restored_with(&[("NGIT_DOMAIN", "moved.example.org")])
+        .await?;
+    must_be_a_moment(&scene, &busy, &other).await?;
 
     // What waited is served when its data comes, to where the node is now.
     scene.held.push(&other).await?;

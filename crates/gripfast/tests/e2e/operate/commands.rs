@@ -97,7 +97,8 @@ async fn a_backup_from_another_directory_finds_the_node_or_says_what_to_name() -
 async fn an_event_is_named_by_its_first_digits_wherever_it_is_printed() -> Result<()> {
     let node = Node::start(BINARY).await?;
     let project = LocalProject::new("tides")?;
-    let state = project.announce(&node, 10).await?.id.to_hex();
+    let id = project.announce(&node, 10).await?.id;
+    let state = id.to_hex();
     let retried = node.run(&["purgatory", "retry", &state[..8]]).await?;
     let hint = format!("gripfast explain {}", &state[..8]);
     ensure!(retried.contains(&hint), "{retried}");
@@ -106,6 +107,17 @@ async fn an_event_is_named_by_its_first_digits_wherever_it_is_printed() -> Resul
     project.push(&node).await?;
     let served = node.run(&["explain", &state[..8]]).await?;
     ensure!(served.starts_with("served"), "{served}");
+    // What nobody knows is refused in words, and nothing is removed for it.
+    let mut unknown = node.command(&["events", "rm", "0123abcd", "--execute"]);
+    let unknown = unknown.output().await?;
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    ensure!(
+        unknown.status.code() == Some(1) && said.contains("`0123abcd`: "),
+        "{said}"
+    );
+    node.run(&["events", "rm", &state[..8], "--execute"])
+        .await?;
+    ensure!(!node.connect().await?.serves(&id).await?);
     Ok(())
 }
 

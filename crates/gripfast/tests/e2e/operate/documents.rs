@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use crate::BINARY;
 
 const BACKUP: &str = include_str!("../../../../../docs/backup.md");
+const ALERTS: &str = include_str!("../../../../../packaging/prometheus/gripfast.rules.yml");
+const TROUBLESHOOTING: &str = include_str!("../../../../../docs/troubleshooting.md");
 const TASKS: &str = include_str!("../../../../../docs/tasks.md");
 
 /// The blocks of a language in a document.
@@ -138,6 +140,25 @@ fn every_link_of_the_documents_leads_somewhere() -> Result<()> {
                 );
             }
         }
+    }
+    Ok(())
+}
+
+/// Each alert leads to its symptom, which names the alert.
+#[test]
+fn every_alert_links_to_a_symptom_that_names_it() -> Result<()> {
+    let sections: Vec<_> = TROUBLESHOOTING.split("\n## ").skip(1).collect();
+    let alerts: Vec<_> = ALERTS.split("- alert: ").skip(1).collect();
+    ensure!(alerts.len() >= 12, "{}", alerts.len());
+    for alert in alerts {
+        let name = alert.lines().next().context("a name")?;
+        let link = alert.split_once("docs/troubleshooting.md#");
+        let (_, link) = link.with_context(|| format!("{name} has no link"))?;
+        let heading = link.split('"').next().unwrap_or_default();
+        let is_meant = |text: &&&str| anchor(text.lines().next().unwrap_or_default()) == heading;
+        let section = sections.iter().find(is_meant);
+        let section = section.with_context(|| format!("{name}: {heading}"))?;
+        ensure!(section.contains(&format!("`{name}`")), "{name}: {section}");
     }
     Ok(())
 }

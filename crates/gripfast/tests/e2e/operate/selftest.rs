@@ -75,6 +75,7 @@ async fn a_running_node_passes_and_its_faults_are_told_apart() -> Result<()> {
     let node = Node::start(BINARY).await?;
     let (report, is_success) = selftest(&node, &["--url", &node.http_url()], &[]).await?;
     ensure!(is_success, "{report:#}");
+    ensure!(with_outcome(&report, "skipped") == ["tls"], "{report:#}");
     LocalProject::new("tides")?.publish(&node, 5).await?;
     let (report, _) = selftest(&node, &["--url", &node.http_url()], &[]).await?;
     let checks = report["checks"].as_array().context("a list")?;
@@ -124,6 +125,10 @@ async fn a_full_disk_is_named_by_selftest_status_and_readiness() -> Result<()> {
         with_outcome(&report, "failed") == ["ready"]
             && report.to_string().contains("min_free_bytes"),
         "{report:#}"
+    );
+    ensure!(
+        with_outcome(&report, "skipped") == ["tls", "disk"],
+        "nothing says that there is room: {report:#}"
     );
     let status = node.run(&["status"]).await?;
     ensure!(
