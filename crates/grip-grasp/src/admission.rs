@@ -28,7 +28,7 @@ pub(crate) use decision::HELD;
 pub(crate) use decision::{Cause, Decision, Effect, Outcome, Reason, Step};
 pub(crate) use known::{KnownAnnouncement, ReadAnnouncement, ReadAnnouncements};
 pub(crate) use pull_request::{
-    belongs_to, contributor_repositories, is_banned, is_relevant, roots, targets,
+    Receiver, contributor_repositories, is_banned, is_relevant, roots, targets,
 };
 pub(crate) use state::effective_state;
 pub(crate) use view::{Found, HeldState, RequestRefs, View, ViewError};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use grip_nostr::{Address, Event, PublicKey, PullRequest, RepoAddr, kinds, references};
+use grip_nostr::{Address, Event, MaintainerSet, PublicKey, PullRequest, RepoAddr, kinds, references};
 use grip_purgatory::Family;
 use grip_types::{CONTRIBUTORS, Identifier};
 use url::Url;
@@ -157,19 +157,49 @@ fn source(
     Ok(None)
 }
 
-/// Says whether the tip of `request` belongs into `repository` (G01-45, G01-49, G06-8).
-pub(crate) fn belongs_to(
-    request: &PullRequest,
-    repository: &RepoAddr,
-    view: &dyn View,
-    policy: &Policy,
-) -> Result<bool, ViewError> {
-    if repository.is_contributor() {
-        return Ok(contributor_repositories(request, policy).contains(repository));
+/// A repository that tips of pull requests are pushed to, with what says whether they belong there: read
+/// once, however many there are.
+pub(crate) struct Receiver<'a> {
+    repository: &'a RepoAddr,
+    /// None of a repository that cannot be reached.
+    maintainers: Option<MaintainerSet>,
+}
+
+impl<'a> Receiver<'a> {
+    pub(crate) fn load(
+        repository: &'a RepoAddr,
+        view: &dyn View,
+        policy: &Policy,
+    ) -> Result<Self, ViewError> {
+        let maintainers = if repository.is_contributor() {
+            None
+        } else {
+            let announcements = Announcements::load(&repository.identifier, view, policy)?;
+            let is_reachable = announcements.hosted().any(|it| it == *repository);
+            is_reachable.then(|| announcements.set_of(&repository.owner))
+        };
+        Ok(Self {
+            repository,
+            maintainers,
+        })
     }
-    let targets = targets(request, view, policy)?;
-    let known = announcements(&targets, view, policy)?;
-    Ok(relevant(&targets, &known).contains(repository))
+
+    /// Says whether the tip of `request` belongs there (G01-45, G01-49, G06-8).
+    pub(crate) fn takes(
+        &self,
+        request: &PullRequest,
+        view: &dyn View,
+        policy: &Policy,
+    ) -> Result<bool, ViewError> {
+        if self.repository.is_contributor() {
+            return Ok(contributor_repositories(request, policy).contains(self.repository));
+        }
+        let Some(maintainers) = &self.maintainers else {
+            return Ok(false);
+        };
+        let targets = targets(request, view, policy)?;
+        Ok(includes_owner(maintainers, self.repository, &targets))
+    }
 }
 
 /// The served events that a pull request names, the first few: a stranger chooses how many there are.
@@ -275,11 +305,20 @@ pub(crate) fn is_relevant(
     targets: &[RepoAddr],
     announcements: &Announcements,
 ) -> bool {
-    let set = announcements.set_of(&repository.owner);
+    let maintainers = announcements.set_of(&repository.owner);
+    includes_owner(&maintainers, repository, targets)
+}
+
+/// Says whether one of `targets` of the repository's name is of one of its maintainers.
+fn includes_owner(
+    maintainers: &MaintainerSet,
+    repository: &RepoAddr,
+    targets: &[RepoAddr],
+) -> bool {
     let mut same = targets
         .iter()
         .filter(|target| target.identifier == repository.identifier);
-    same.any(|target| set.contains(&target.owner))
+    same.any(|target| maintainers.contains(&target.owner))
 }
 
 /// The announcements of every identifier of `targets`.
