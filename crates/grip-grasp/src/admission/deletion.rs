@@ -16,9 +16,6 @@ use super::{
 };
 use crate::policy::Policy;
 
-/// Most targets of one request (G01-102).
-const MAX_TARGETS: usize = 2_048;
-
 pub(super) fn judge(
     event: &Event,
     view: &dyn View,
@@ -27,8 +24,9 @@ pub(super) fn judge(
 ) -> Result<Decision, ViewError> {
     let deletion = Deletion::parse(event.clone()).expect("only a kind 5 is judged as one");
     let is_target = |tag: &&nostr::prelude::Tag| ["e", "a"].contains(&tag.kind());
-    if event.tags.iter().filter(is_target).count() > MAX_TARGETS {
-        let text = format!("too many deletion targets; {MAX_TARGETS} at most");
+    if event.tags.iter().filter(is_target).count() > Deletion::MAX_TARGETS {
+        let most = Deletion::MAX_TARGETS;
+        let text = format!("too many deletion targets; {most} at most");
         return Ok(trail.refuse("G01-102", Reason::invalid(text)));
     }
     for id in &deletion.ids {
