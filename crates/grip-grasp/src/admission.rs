@@ -6,6 +6,7 @@
 
 mod announcement;
 mod announcements;
+mod concerned;
 mod decision;
 mod deletion;
 mod known;
@@ -23,12 +24,13 @@ use grip_nostr::{Event, PullRequest, Timestamp, expiration, kinds};
 use grip_types::Origin;
 
 pub(crate) use announcements::{Announcements, Denial, EventStatus, Grant, why_not};
+pub(crate) use concerned::{by_request, concerned, own_identifier};
 #[cfg(test)]
 pub(crate) use decision::HELD;
-pub(crate) use decision::{Cause, Decision, Effect, Outcome, Reason, Step};
+pub(crate) use decision::{Cause, ClearedRefs, Decision, Effect, Outcome, Reason, Step};
 pub(crate) use known::{KnownAnnouncement, ReadAnnouncement, ReadAnnouncements};
 pub(crate) use pull_request::{
-    Receiver, contributor_repositories, is_banned, is_relevant, roots, targets,
+    Receiver, contributor_repositories, is_banned, is_relevant, targets,
 };
 pub(crate) use state::effective_state;
 pub(crate) use view::{Found, HeldState, RequestRefs, View, ViewError};

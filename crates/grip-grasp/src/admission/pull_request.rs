@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use grip_nostr::{Address, Event, MaintainerSet, PublicKey, PullRequest, RepoAddr, kinds, references};
+use grip_nostr::{
+    Address, Event, MaintainerSet, PublicKey, PullRequest, RepoAddr, kinds, references,
+};
 use grip_purgatory::Family;
 use grip_types::{CONTRIBUTORS, Identifier};
 use url::Url;
@@ -35,17 +37,21 @@ pub(super) fn judge(
         Ok(request) => request,
         Err(problem) => return Ok(trail.refuse("G01-50", Reason::invalid(problem))),
     };
-    if request.targets.len() > MAX_TARGETS {
-        let text = format!("a pull request names at most {MAX_TARGETS} repositories here");
-        return Ok(trail.refuse("G01-49", Reason::invalid(text)));
-    }
-    if identifiers(&request.targets).len() > MAX_IDENTIFIERS {
+    if names_too_many(&request) {
         let text = format!(
-            "a pull request names repositories of at most {MAX_IDENTIFIERS} different names here"
+            "a pull request names at most {MAX_TARGETS} repositories of {MAX_IDENTIFIERS} different \
+             names here"
         );
         return Ok(trail.refuse("G01-49", Reason::invalid(text)));
     }
     let targets = targets(&request, view, policy)?;
+    if spans_too_many(&targets) {
+        let text = format!(
+            "what this pull request continues names repositories of more than {MAX_IDENTIFIERS} \
+             different names; name those it is for by `a`"
+        );
+        return Ok(trail.refuse("G01-49", Reason::invalid(text)));
+    }
     let contributed = if policy.contributors {
         let mut named = contributor_repositories(&request, policy);
         named.retain(|repository| !is_banned(&request, repository, policy));
@@ -103,6 +109,17 @@ pub(super) fn judge(
         source,
     });
     Ok(trail.end(Outcome::Serve))
+}
+
+/// Says whether a pull request is refused for what it names, whatever is here.
+pub(super) fn names_too_many(request: &PullRequest) -> bool {
+    request.targets.len() > MAX_TARGETS || spans_too_many(&request.targets)
+}
+
+/// Says whether repositories are of more names than one pull request may be for. Its author may choose
+/// an event of any size to inherit them from.
+pub(super) fn spans_too_many(targets: &[RepoAddr]) -> bool {
+    identifiers(targets).len() > MAX_IDENTIFIERS
 }
 
 /// The contributor repositories that `request` names: by a `clone` value that is this service's
@@ -203,7 +220,7 @@ impl<'a> Receiver<'a> {
 }
 
 /// The served events that a pull request names, the first few: a stranger chooses how many there are.
-pub(crate) fn roots(event: &Event, view: &dyn View) -> Result<Vec<Event>, ViewError> {
+fn roots(event: &Event, view: &dyn View) -> Result<Vec<Event>, ViewError> {
     let mut roots = Vec::new();
     for id in references(event).ids {
         if roots.len() == MAX_ROOTS {
@@ -257,7 +274,7 @@ fn served(
 }
 
 /// The repositories an event names by `a`.
-pub(super) fn named_by(event: &Event) -> Vec<RepoAddr> {
+fn named_by(event: &Event) -> Vec<RepoAddr> {
     let values = event.tags.iter().filter(|tag| tag.kind() == "a");
     values
         .filter_map(|tag| tag.content()?.parse::<Address>().ok())
