@@ -7,6 +7,7 @@
 mod announcement;
 mod announcement_cache;
 mod announcements;
+mod concerned;
 mod decision;
 mod deletion;
 mod pull_request;
@@ -24,11 +25,12 @@ use grip_types::Origin;
 
 pub(crate) use announcement_cache::{KnownAnnouncement, ReadAnnouncement, ReadAnnouncements};
 pub(crate) use announcements::{Announcements, Denial, EventStatus, Grant, why_not};
+pub(crate) use concerned::{by_request, concerned, own_identifier};
 #[cfg(test)]
 pub(crate) use decision::HELD;
-pub(crate) use decision::{Cause, Decision, Effect, Outcome, Reason, Step};
+pub(crate) use decision::{Cause, ClearedRefs, Decision, Effect, Outcome, Reason, Step};
 pub(crate) use pull_request::{
-    belongs_to, contributor_repositories, is_banned, is_relevant, roots, targets,
+    Receiver, contributor_repositories, is_banned, is_relevant, targets,
 };
 pub(crate) use state::effective_state;
 pub(crate) use view::{Found, HeldState, RequestRefs, View, ViewError};

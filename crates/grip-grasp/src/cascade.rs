@@ -1,10 +1,10 @@
 //! Events that hang on one announcement alone, and go with it (G01-107).
 //!
 //! The served events that refer to each other are a graph. What is connected with the announcement,
-//! and not, by whatever way, with another one that is served, has nothing left to belong to.
+//! and not, by whatever way, with another one that stays, has nothing left to belong to.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashSet},
     ops::ControlFlow,
 };
 
@@ -21,120 +21,132 @@ const MAX_EDGES: usize = 250_000;
 const MAX_DELETIONS: usize = 20_000;
 
 impl Core {
-    /// The events that hang on the announcement of `addr` alone, and the states of the identifier if
-    /// nobody else has announced it. Beyond the bounds none: then the coordinate goes alone. Blocks.
-    pub(crate) fn hanging_on(&self, addr: &RepoAddr) -> Result<Vec<Event>, ViewError> {
+    /// The events that hang on the announcements of `gone` alone, each with the first of them that it
+    /// refers to, and the states of each identifier if nobody else has announced it. Beyond the bounds,
+    /// which are for all of them together, none: then the coordinates go alone. Blocks.
+    pub(crate) fn hanging_on(
+        &self,
+        gone: &[RepoAddr],
+    ) -> Result<Vec<(Event, RepoAddr)>, ViewError> {
         let events = self.store.read().map_err(ViewError::new)?;
-        let mut walk = Walk {
-            events: &events,
-            without: addr,
-            nodes: 0,
-            edges: 0,
-        };
-        let Some(mut hanging) = walk.run()? else {
-            tracing::warn!(repository = %addr, "too much refers to a deleted repository: it goes alone");
-            return Ok(Vec::new());
-        };
-        let announced = events.with_d(kinds::ANNOUNCEMENT, addr.identifier.as_str());
-        let announced = announced.map_err(ViewError::new)?;
-        let others = announced.iter().any(|it| it.pubkey != addr.owner);
-        let purgatory = self.purgatory.lock();
-        let mut held = purgatory.announcements(&addr.identifier);
-        if !others && !held.any(|entry| entry.addr.owner != addr.owner) {
-            let states = events.with_d(kinds::STATE, addr.identifier.as_str());
-            hanging.extend(states.map_err(ViewError::new)?);
+        let mut walk = Walk::new(&events, gone);
+        let mut hanging = Vec::new();
+        for addr in gone {
+            let Some(found) = walk.hanging_on(addr)? else {
+                tracing::warn!(repository = %addr, repositories = gone.len(), "too much refers to what is deleted: it goes alone");
+                return Ok(Vec::new());
+            };
+            hanging.extend(found.into_iter().map(|event| (event, addr.clone())));
+            let announced = events.with_d(kinds::ANNOUNCEMENT, addr.identifier.as_str());
+            let announced = announced.map_err(ViewError::new)?;
+            let others = announced.iter().any(|it| it.pubkey != addr.owner);
+            let is_held_by_others = || {
+                let purgatory = self.purgatory.lock();
+                let mut held = purgatory.announcements(&addr.identifier);
+                held.any(|entry| entry.addr.owner != addr.owner)
+            };
+            if !others && !is_held_by_others() {
+                let states = events.with_d(kinds::STATE, addr.identifier.as_str());
+                let states = states.map_err(ViewError::new)?;
+                hanging.extend(states.into_iter().map(|event| (event, addr.clone())));
+            }
         }
         Ok(hanging)
     }
 }
 
-/// A walk over the graph without the announcement that goes.
+/// A walk over the graph without the announcements that go.
 struct Walk<'a> {
     events: &'a ReadView<'a>,
-    without: &'a RepoAddr,
+    /// The addresses of what goes. A repository is known by that of its owner's state, too.
+    gone: HashSet<Address>,
+    /// The events that were come to.
+    seen: HashSet<EventId>,
+    /// Those of them that are connected with something that stays.
+    kept: HashSet<EventId>,
     nodes: usize,
     edges: usize,
+    deletions: usize,
 }
 
-impl Walk<'_> {
-    /// None if there is too much.
-    fn run(&mut self) -> Result<Option<Vec<Event>>, ViewError> {
+/// There is more than the bounds allow.
+struct TooMuch;
+
+impl<'a> Walk<'a> {
+    fn new(events: &'a ReadView<'a>, gone: &[RepoAddr]) -> Self {
+        Self {
+            events,
+            gone: gone.iter().flat_map(addresses_of).collect(),
+            seen: HashSet::new(),
+            kept: HashSet::new(),
+            nodes: 0,
+            edges: 0,
+            deletions: 0,
+        }
+    }
+
+    /// What is connected with the announcement of `addr`, and with none that stays; none if there is
+    /// too much.
+    fn hanging_on(&mut self, addr: &RepoAddr) -> Result<Option<Vec<Event>>, ViewError> {
         let mut first = BTreeMap::new();
-        let gone = Address::of_announcement(self.without);
-        let latest = self.events.latest(&gone).map_err(ViewError::new)?;
-        for address in self.own_addresses() {
+        for address in addresses_of(addr) {
             self.referring(['a', 'A', 'q'], &address.to_string(), &mut first)?;
         }
-        if let Some(event) = &latest {
+        let latest = self.events.latest(&Address::of_announcement(addr));
+        if let Some(event) = latest.map_err(ViewError::new)? {
             self.referring(['e', 'E', 'q'], &event.id.to_hex(), &mut first)?;
         }
-        let (mut seen, mut hanging) = (BTreeSet::new(), Vec::new());
+        let mut hanging = Vec::new();
         for event in first.into_values() {
-            if seen.contains(&event.id) {
+            if !is_node(&event) || !self.seen.insert(event.id) {
                 continue;
             }
-            let Some((connected, is_kept)) = self.connected(event, &mut seen)? else {
-                return Ok(None);
-            };
-            if !is_kept {
-                hanging.extend(connected);
-            }
-            if hanging.len() > MAX_DELETIONS {
-                return Ok(None);
+            match self.connected(event)? {
+                Ok(connected) => hanging.extend(connected),
+                Err(TooMuch) => return Ok(None),
             }
         }
-        Ok(Some(hanging))
+        self.deletions += hanging.len();
+        Ok((self.deletions <= MAX_DELETIONS).then_some(hanging))
     }
 
-    /// A repository is known by the address of its owner's state, too.
-    fn own_addresses(&self) -> [Address; 2] {
-        [
-            Address::of_announcement(self.without),
-            Address::of_state(self.without),
-        ]
-    }
-
-    /// All that is connected with an event, and whether it has something else to belong to.
-    fn connected(
-        &mut self,
-        first: Event,
-        seen: &mut BTreeSet<EventId>,
-    ) -> Result<Option<(Vec<Event>, bool)>, ViewError> {
-        seen.insert(first.id);
-        let (mut next, mut found, mut is_kept) = (vec![first], Vec::new(), false);
+    /// All that is connected with an event; nothing if something that stays is. The walk ends there: how
+    /// much else is connected with that, is for strangers to say.
+    fn connected(&mut self, first: Event) -> Result<Result<Vec<Event>, TooMuch>, ViewError> {
+        let (mut next, mut found) = (vec![first], Vec::new());
         while let Some(event) = next.pop() {
-            if kinds::is_request(event.kind) {
-                continue;
-            }
-            if event.kind == kinds::STATE {
-                // Goes by a rule of its own.
-                continue;
-            }
-            if event.kind == kinds::ANNOUNCEMENT || event.kind == kinds::GRASP_LIST {
-                // The one that goes does not keep what hangs on it.
-                is_kept |= !self.is_gone(&event);
-                continue;
-            }
             self.nodes += 1;
             let mut neighbours = BTreeMap::new();
             self.neighbours(&event, &mut neighbours)?;
             self.edges += neighbours.len();
             if self.nodes > MAX_NODES || self.edges > MAX_EDGES {
-                return Ok(None);
+                return Ok(Err(TooMuch));
             }
-            next.extend(neighbours.into_values().filter(|it| seen.insert(it.id)));
             found.push(event);
+            if neighbours.values().any(|it| self.keeps(it)) {
+                let connected = found.iter().chain(&next);
+                self.kept.extend(connected.map(|event| event.id));
+                return Ok(Ok(Vec::new()));
+            }
+            let neighbours = neighbours.into_values().filter(is_node);
+            next.extend(neighbours.filter(|it| self.seen.insert(it.id)));
         }
-        Ok(Some((found, is_kept)))
+        Ok(Ok(found))
+    }
+
+    /// Says whether what is connected with `event` has something to belong to.
+    fn keeps(&self, event: &Event) -> bool {
+        let stays = [kinds::ANNOUNCEMENT, kinds::GRASP_LIST].contains(&event.kind);
+        // The ones that go do not keep what hangs on them.
+        (stays && !self.is_gone(event)) || self.kept.contains(&event.id)
     }
 
     fn is_gone(&self, event: &Event) -> bool {
-        let addresses = self.own_addresses();
-        grip_nostr::address_of(event).is_some_and(|address| addresses.contains(&address))
+        grip_nostr::address_of(event).is_some_and(|address| self.gone.contains(&address))
     }
 
     fn neighbours(
-        &mut self,
+        &self,
         event: &Event,
         found: &mut BTreeMap<EventId, Event>,
     ) -> Result<(), ViewError> {
@@ -143,8 +155,10 @@ impl Walk<'_> {
             let event = self.events.get(id).map_err(ViewError::new)?;
             found.extend(event.map(|event| (event.id, event)));
         }
-        let own = self.own_addresses();
-        for address in named.addresses.iter().filter(|it| !own.contains(it)) {
+        for address in &named.addresses {
+            if self.gone.contains(address) {
+                continue;
+            }
             let event = self.events.latest(address).map_err(ViewError::new)?;
             found.extend(event.map(|event| (event.id, event)));
             if let Some(repository) = address.repository() {
@@ -163,7 +177,7 @@ impl Walk<'_> {
 
     /// The events that name something by one of three tags.
     fn referring(
-        &mut self,
+        &self,
         letters: [char; 3],
         value: &str,
         found: &mut BTreeMap<EventId, Event>,
@@ -181,8 +195,21 @@ impl Walk<'_> {
             .query(&filters, limits, timestamp(), &mut |stored| {
                 let event = serde_json::from_slice::<Event>(stored.json).ok();
                 found.extend(event.map(|event| (event.id, event)));
+                if found.len() > MAX_EDGES - self.edges {
+                    return ControlFlow::Break(());
+                }
                 ControlFlow::Continue(())
             });
         queried.map_err(ViewError::new)
     }
+}
+
+fn addresses_of(addr: &RepoAddr) -> [Address; 2] {
+    [Address::of_announcement(addr), Address::of_state(addr)]
+}
+
+/// Says whether an event connects others: requests to delete do not, and states go by a rule of their own.
+fn is_node(event: &Event) -> bool {
+    let others = [kinds::STATE, kinds::ANNOUNCEMENT, kinds::GRASP_LIST];
+    !kinds::is_request(event.kind) && !others.contains(&event.kind)
 }

@@ -9,11 +9,10 @@ use grip_purgatory::Phase;
 use grip_types::Identifier;
 
 use crate::{
-    admission::Effect,
+    admission::{Effect, own_identifier},
     error::GraspError,
     grasp::{Core, now},
     hosted_repositories::RepositoryStatus,
-    incoming::own_identifier,
     release::DataSource,
 };
 

@@ -16,11 +16,10 @@ use grip_types::{EventSource, Identifier, Origin};
 
 use crate::{
     Grasp, LookError, Policy,
-    admission::Outcome,
+    admission::{Outcome, own_identifier},
     enforce::is_hosted,
     error::GraspError,
     grasp::{Core, now},
-    incoming::own_identifier,
     lifecycle::Aged,
 };
 

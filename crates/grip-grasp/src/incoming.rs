@@ -4,13 +4,11 @@
 
 mod announcement;
 mod deletion;
-mod identifiers;
 mod pull_request;
 mod state;
 mod vanish;
 
 pub(crate) use announcement::MAX_PREPARING;
-pub(crate) use identifiers::own_identifier;
 pub(crate) use state::MAX_TOO_SOON;
 
 use std::sync::Arc;
@@ -23,7 +21,7 @@ use grip_types::{EventSource, Origin};
 
 use crate::{
     Grasp,
-    admission::{Arrival, Decision, Effect, Outcome, Step, admit},
+    admission::{Arrival, Decision, Effect, Outcome, Step, admit, own_identifier},
     error::GraspError,
     grasp::{Core, timestamp},
     node_view::NodeView,

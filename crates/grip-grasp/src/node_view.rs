@@ -237,6 +237,35 @@ impl View for NodeView<'_> {
         Ok(RequestRefs { all, of_author })
     }
 
+    fn is_name_known(&self, identifier: &Identifier) -> Result<bool, ViewError> {
+        let is_hosted = !self.core.hosted.owners(identifier).is_empty();
+        let is_held = |purgatory: &Purgatory| {
+            purgatory.has_pending_events(identifier)
+                || purgatory.announcements(identifier).next().is_some()
+        };
+        Ok(is_hosted || self.purgatory(is_held)?)
+    }
+
+    fn has_anything(&self, addr: &RepoAddr) -> Result<bool, ViewError> {
+        let core = self.core;
+        if core.hosted.status(addr).is_some() || core.departures.get(addr).is_some() {
+            return Ok(true);
+        }
+        let waits = self.purgatory(|purgatory| {
+            let waiting = purgatory.waiting_for(&addr.identifier).map(Waiting::held);
+            let mut states = waiting.filter(|held| held.event.kind() == kinds::STATE);
+            purgatory.find_announcement(addr).is_some()
+                || states.any(|held| held.author() == addr.owner)
+        })?;
+        Ok(waits
+            || self.is_address_served(&Address::of_announcement(addr))?
+            || self.is_address_served(&Address::of_state(addr))?)
+    }
+
+    fn waiting_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
+        Ok(self.core.waiting_event(id).filter(|_| self.shows(id)))
+    }
+
     fn departure(&self, addr: &RepoAddr) -> Result<Option<Departure>, ViewError> {
         Ok(self.core.departures.get(addr))
     }

@@ -86,6 +86,11 @@ impl Grasp {
     }
 }
 
+/// Events that one push may name by `refs/nostr/*`, which is for anybody to do in anybody's repository.
+const MAX_EVENTS: usize = 256;
+/// The same in a contributor repository, which has no others.
+const MAX_CONTRIBUTED_EVENTS: usize = 500;
+
 /// The body of a request, whatever it comes from.
 type Body = Box<dyn AsyncRead + Send + Unpin>;
 
@@ -117,6 +122,22 @@ impl Push {
     /// Says whether it names a branch or a tag.
     fn moves_state_refs(&self) -> bool {
         self.commands.iter().any(|edit| edit.name.is_state_ref())
+    }
+
+    /// Refuses a push that names more events than one may: each is looked up and judged in the turn, for
+    /// which others wait.
+    fn check_events(&self) -> Result<(), Denied> {
+        let names = self.commands.iter().map(|edit| &edit.name);
+        let named = names.filter(|name| name.is_under_nostr()).count();
+        let most = if self.addr.is_contributor() {
+            MAX_CONTRIBUTED_EVENTS
+        } else {
+            MAX_EVENTS
+        };
+        if named > most {
+            return Err(Denied::TooManyEvents { named, most });
+        }
+        Ok(())
     }
 
     fn refused(&self, reason: &str) -> Bytes {
@@ -181,6 +202,9 @@ impl Core {
         progress: Arc<UploadProgress>,
     ) -> PushReply {
         let push = Arc::new(push);
+        if let Err(denied) = push.check_events() {
+            return PushReply::refused(self.deny(&push, denied), upload);
+        }
         let moves_state_refs = push.moves_state_refs();
         let watched = Arc::clone(&progress);
         let permit = self

@@ -20,7 +20,7 @@ use grip_types::{Oid, RefEdit, RefName};
 
 pub(crate) use alignment::{Alignment, alignment, settlement};
 pub(crate) use matching_states::Candidates;
-pub(crate) use nostr_refs::{Known, event_ids, known_event};
+pub(crate) use nostr_refs::{Known, known_events};
 
 use alignment::head_after;
 

@@ -16,6 +16,9 @@ pub struct Deletion {
 }
 
 impl Deletion {
+    /// Most targets of one request (G01-102).
+    pub const MAX_TARGETS: usize = 2_048;
+
     pub fn parse(event: Event) -> Option<Self> {
         if event.kind != kinds::DELETION {
             return None;

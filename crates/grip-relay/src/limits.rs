@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use grip_nostr::Deletion;
 use grip_types::NetworkPrefixes;
 
 /// What a message takes beside its event: `["EVENT",]`, and a few blanks.
@@ -19,6 +20,9 @@ pub struct Limits {
     /// Events and addresses that one event may refer to by `e`, `E`, `a`, `A` and `q`, each counted
     /// once: all of them are looked up before it is stored.
     pub references: usize,
+    /// The same for a deletion request, whose targets they are (NIP-09). As many tags beyond those of
+    /// `event` may name them.
+    pub deletion_targets: usize,
     /// How far `created_at` may lie ahead of our clock.
     pub future: Duration,
     /// Longest subscription id in characters. NIP-01 says 64; clients with longer ones exist.
@@ -149,6 +153,7 @@ impl Default for Limits {
                 tags: 2_000,
             },
             references: 500,
+            deletion_targets: Deletion::MAX_TARGETS,
             future: Duration::from_secs(900),
             subscription_id_chars: 250,
             subscriptions: 300,

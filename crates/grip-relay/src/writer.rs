@@ -272,6 +272,9 @@ impl Thread {
                 };
                 waiting.push(first);
             }
+            if fault::fails("relay.writer") {
+                return;
+            }
             self.let_subscribers_catch_up();
             while let Ok(job) = queued.try_recv() {
                 waiting.push(job);
@@ -346,6 +349,9 @@ impl Thread {
         let now = Timestamp::now();
         let logged = Cell::new(None);
         let work = || {
+            if fault::fails("relay.store") {
+                return Err(StoreError::Dead);
+            }
             self.store.write(|view| {
                 let applied: Result<Vec<Outcome>, StoreError> = operations
                     .iter()
@@ -384,9 +390,11 @@ impl Thread {
                 .stats
                 .committed(operations.iter().map(Operation::len).sum()),
             Err(error) => {
-                if matches!(error, WriteError::Store(error) if error.is_fatal()) {
-                    self.failed
-                        .because("the event store is dead; it has to be opened again");
+                if matches!(error, WriteError::Store(StoreError::Dead)) {
+                    self.failed.because(
+                        "the event store is dead after an error of the disk; look at the disk, then \
+                         start the node again",
+                    );
                 }
                 self.stats.commits_failed.add(1);
                 tracing::error!(error = error as &dyn std::error::Error, "commit failed");
@@ -427,6 +435,8 @@ impl Failed {
 
 impl Drop for Failed {
     fn drop(&mut self) {
-        self.because("the thread that writes events has ended");
+        self.because(
+            "the thread that writes events has ended; start the node again, and report the lines above",
+        );
     }
 }

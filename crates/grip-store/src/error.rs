@@ -56,17 +56,14 @@ pub enum StoreError {
     Encode(#[source] serde_json::Error),
     #[error("the change could not be logged for the other copies of the event store")]
     NotLogged(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Nothing can be read or written before it is opened again (`MDB_PANIC`).
+    #[error("the event store is dead after an error of the disk")]
+    Dead,
     #[error("the event store failed")]
     Lmdb(#[source] heed::Error),
 }
 
 impl StoreError {
-    /// Says whether the store is dead: nothing can be read or written before it is opened again
-    /// (`MDB_PANIC`).
-    pub fn is_fatal(&self) -> bool {
-        matches!(self, Self::Lmdb(heed::Error::Mdb(heed::MdbError::Panic)))
-    }
-
     /// Says whether the same call may succeed later without anybody's help.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::TooManyReaders)
@@ -79,7 +76,21 @@ impl From<heed::Error> for StoreError {
             heed::Error::Mdb(heed::MdbError::MapFull) => Self::Full,
             heed::Error::Io(error) if error.kind() == io::ErrorKind::StorageFull => Self::Full,
             heed::Error::Mdb(heed::MdbError::ReadersFull) => Self::TooManyReaders,
+            heed::Error::Mdb(heed::MdbError::Panic) => Self::Dead,
             other => Self::Lmdb(other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_lmdb_gave_up_is_dead_and_no_other_is() {
+        let of = |error| StoreError::from(heed::Error::Mdb(error));
+        assert!(matches!(of(heed::MdbError::Panic), StoreError::Dead));
+        assert!(matches!(of(heed::MdbError::MapFull), StoreError::Full));
+        assert!(matches!(of(heed::MdbError::Corrupted), StoreError::Lmdb(_)));
     }
 }

@@ -1,6 +1,10 @@
 //! A decision on an event: its outcome, the steps that led to it, and its effects.
 
-use std::{borrow::Cow, fmt};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_purgatory::{Family, Provenance};
@@ -33,6 +37,44 @@ pub(crate) struct Decision {
     pub(crate) legacy_only: bool,
     /// Why the legacy maintainer rule would have granted what the rule in force does not (G01-78).
     pub(crate) denials: Vec<Denial>,
+}
+
+/// Pull requests whose refs are to be deleted, by the name of the repositories they are in.
+pub(crate) type ClearedRefs = BTreeMap<Identifier, BTreeSet<EventId>>;
+
+impl Decision {
+    /// The names that have to be looked at again.
+    pub(crate) fn reexamined(&self) -> impl Iterator<Item = &Identifier> {
+        self.effects.iter().filter_map(|effect| match effect {
+            Effect::Reexamine(identifier) => Some(identifier),
+            _ => None,
+        })
+    }
+
+    /// Takes out the refs that are to be deleted in repositories of other names than `names`: strangers may
+    /// have pushed them to any, so they are deleted in the turn of one name after the other.
+    pub(crate) fn take_cleared_beyond(&mut self, names: &[Identifier]) -> ClearedRefs {
+        let mut beyond = ClearedRefs::new();
+        for effect in &mut self.effects {
+            let Effect::ClearPullRequestRef {
+                event,
+                repositories,
+                unless: None,
+            } = effect
+            else {
+                continue;
+            };
+            repositories.retain(|repository| {
+                let is_here = names.contains(&repository.identifier);
+                if !is_here {
+                    let name = repository.identifier.clone();
+                    beyond.entry(name).or_default().insert(*event);
+                }
+                is_here
+            });
+        }
+        beyond
+    }
 }
 
 /// What becomes of an event.

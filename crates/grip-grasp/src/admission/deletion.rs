@@ -12,12 +12,9 @@ use grip_types::Identifier;
 use super::{
     Announcements, Decision, Effect, EventStatus, Outcome, Reason, View, ViewError,
     decision::Trail,
-    pull_request::{contributor_repositories, identifiers, named_by},
+    pull_request::{contributor_repositories, identifiers, targets},
 };
 use crate::policy::Policy;
-
-/// Most targets of one request (G01-102).
-const MAX_TARGETS: usize = 2_048;
 
 pub(super) fn judge(
     event: &Event,
@@ -27,8 +24,9 @@ pub(super) fn judge(
 ) -> Result<Decision, ViewError> {
     let deletion = Deletion::parse(event.clone()).expect("only a kind 5 is judged as one");
     let is_target = |tag: &&nostr::prelude::Tag| ["e", "a"].contains(&tag.kind());
-    if event.tags.iter().filter(is_target).count() > MAX_TARGETS {
-        let text = format!("too many deletion targets; {MAX_TARGETS} at most");
+    if event.tags.iter().filter(is_target).count() > Deletion::MAX_TARGETS {
+        let most = Deletion::MAX_TARGETS;
+        let text = format!("too many deletion targets; {most} at most");
         return Ok(trail.refuse("G01-102", Reason::invalid(text)));
     }
     for id in &deletion.ids {
@@ -72,6 +70,9 @@ pub(super) fn judge_vanish(event: &Event, policy: &Policy, mut trail: Trail) -> 
     trail.note("G01-117", text);
     trail.end(Outcome::Serve)
 }
+
+/// The repositories of each name: one request may take back hundreds of pull requests of one.
+type HostedByName = BTreeMap<Identifier, Vec<RepoAddr>>;
 
 /// What of the author's goes.
 #[derive(Default)]
@@ -196,8 +197,9 @@ impl Plan {
         for (identifier, ids) in self.held_states {
             trail.drop_states(&identifier, ids);
         }
+        let mut hosted = HostedByName::default();
         for (request, status) in self.pull_requests {
-            drop_pull_request(&request, status, view, policy, trail)?;
+            drop_pull_request(&request, status, view, policy, &mut hosted, trail)?;
         }
         for addr in &self.departed {
             trail.note("G01-106", format!("{addr}, which its owner had left, goes"));
@@ -231,6 +233,7 @@ fn drop_pull_request(
     status: EventStatus,
     view: &dyn View,
     policy: &Policy,
+    hosted: &mut HostedByName,
     trail: &mut Trail,
 ) -> Result<(), ViewError> {
     let event = request.event.id;
@@ -238,16 +241,16 @@ fn drop_pull_request(
         trail.then(Effect::DropPullRequest(event));
     }
     // Sets may have changed since the ref was made, so every repository it can be in is named.
-    let mut targets = request.targets.clone();
-    if let Some(root) = request.root
-        && let Some(root) = view.served_event(&root)?
-    {
-        targets.extend(named_by(&root));
-    }
+    let mut targets = targets(request, view, policy)?;
+    targets.extend_from_slice(&request.targets);
     let mut repositories = view.placeholders(&event)?;
     repositories.extend(contributor_repositories(request, policy));
     for identifier in identifiers(&targets) {
-        repositories.extend(Announcements::load(identifier, view, policy)?.hosted());
+        if !hosted.contains_key(identifier) {
+            let announcements = Announcements::load(identifier, view, policy)?;
+            hosted.insert(identifier.clone(), announcements.hosted().collect());
+        }
+        repositories.extend_from_slice(&hosted[identifier]);
     }
     repositories.sort();
     repositories.dedup();

@@ -242,6 +242,23 @@ impl View for FakeView {
         Ok(relating.any(|event| references(event).addresses.contains(address)))
     }
 
+    fn is_name_known(&self, identifier: &Identifier) -> Result<bool, ViewError> {
+        let mut known = self.served.iter().chain(&self.held);
+        Ok(known.any(|event| first_value(event, "d") == Some(identifier.as_str())))
+    }
+
+    fn has_anything(&self, addr: &RepoAddr) -> Result<bool, ViewError> {
+        let mut known = self.served.iter().chain(&self.held);
+        let is_own = |event: &Event| {
+            event.pubkey == addr.owner && first_value(event, "d") == Some(addr.identifier.as_str())
+        };
+        Ok(known.any(is_own) || self.departures.contains_key(addr))
+    }
+
+    fn waiting_event(&self, id: &EventId) -> Result<Option<Event>, ViewError> {
+        self.held_event(id)
+    }
+
     fn is_request_retired(&self, _: &EventId) -> Result<bool, ViewError> {
         Ok(false)
     }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use grip_nostr::{Address, Event, PublicKey, PullRequest, RepoAddr, kinds, references};
+use grip_nostr::{
+    Address, Event, MaintainerSet, PublicKey, PullRequest, RepoAddr, kinds, references,
+};
 use grip_purgatory::Family;
 use grip_types::{CONTRIBUTORS, Identifier};
 use url::Url;
@@ -35,17 +37,21 @@ pub(super) fn judge(
         Ok(request) => request,
         Err(problem) => return Ok(trail.refuse("G01-50", Reason::invalid(problem))),
     };
-    if request.targets.len() > MAX_TARGETS {
-        let text = format!("a pull request names at most {MAX_TARGETS} repositories here");
-        return Ok(trail.refuse("G01-49", Reason::invalid(text)));
-    }
-    if identifiers(&request.targets).len() > MAX_IDENTIFIERS {
+    if names_too_many(&request) {
         let text = format!(
-            "a pull request names repositories of at most {MAX_IDENTIFIERS} different names here"
+            "a pull request names at most {MAX_TARGETS} repositories of {MAX_IDENTIFIERS} different \
+             names here"
         );
         return Ok(trail.refuse("G01-49", Reason::invalid(text)));
     }
     let targets = targets(&request, view, policy)?;
+    if spans_too_many(&targets) {
+        let text = format!(
+            "what this pull request continues names repositories of more than {MAX_IDENTIFIERS} \
+             different names; name those it is for by `a`"
+        );
+        return Ok(trail.refuse("G01-49", Reason::invalid(text)));
+    }
     let contributed = if policy.contributors {
         let mut named = contributor_repositories(&request, policy);
         named.retain(|repository| !is_banned(&request, repository, policy));
@@ -105,6 +111,17 @@ pub(super) fn judge(
     Ok(trail.end(Outcome::Serve))
 }
 
+/// Says whether a pull request is refused for what it names, whatever is here.
+pub(super) fn names_too_many(request: &PullRequest) -> bool {
+    request.targets.len() > MAX_TARGETS || spans_too_many(&request.targets)
+}
+
+/// Says whether repositories are of more names than one pull request may be for. Its author may choose
+/// an event of any size to inherit them from.
+pub(super) fn spans_too_many(targets: &[RepoAddr]) -> bool {
+    identifiers(targets).len() > MAX_IDENTIFIERS
+}
+
 /// The contributor repositories that `request` names: by a `clone` value that is this service's
 /// `/prs/<npub of its signer>/<identifier of one of its targets>.git`, and nothing else (G06-7).
 pub(crate) fn contributor_repositories(request: &PullRequest, policy: &Policy) -> Vec<RepoAddr> {
@@ -157,23 +174,53 @@ fn source(
     Ok(None)
 }
 
-/// Says whether the tip of `request` belongs into `repository` (G01-45, G01-49, G06-8).
-pub(crate) fn belongs_to(
-    request: &PullRequest,
-    repository: &RepoAddr,
-    view: &dyn View,
-    policy: &Policy,
-) -> Result<bool, ViewError> {
-    if repository.is_contributor() {
-        return Ok(contributor_repositories(request, policy).contains(repository));
+/// A repository that tips of pull requests are pushed to, with what says whether they belong there: read
+/// once, however many there are.
+pub(crate) struct Receiver<'a> {
+    repository: &'a RepoAddr,
+    /// None of a repository that cannot be reached.
+    maintainers: Option<MaintainerSet>,
+}
+
+impl<'a> Receiver<'a> {
+    pub(crate) fn load(
+        repository: &'a RepoAddr,
+        view: &dyn View,
+        policy: &Policy,
+    ) -> Result<Self, ViewError> {
+        let maintainers = if repository.is_contributor() {
+            None
+        } else {
+            let announcements = Announcements::load(&repository.identifier, view, policy)?;
+            let is_reachable = announcements.hosted().any(|it| it == *repository);
+            is_reachable.then(|| announcements.set_of(&repository.owner))
+        };
+        Ok(Self {
+            repository,
+            maintainers,
+        })
     }
-    let targets = targets(request, view, policy)?;
-    let known = announcements(&targets, view, policy)?;
-    Ok(relevant(&targets, &known).contains(repository))
+
+    /// Says whether the tip of `request` belongs there (G01-45, G01-49, G06-8).
+    pub(crate) fn takes(
+        &self,
+        request: &PullRequest,
+        view: &dyn View,
+        policy: &Policy,
+    ) -> Result<bool, ViewError> {
+        if self.repository.is_contributor() {
+            return Ok(contributor_repositories(request, policy).contains(self.repository));
+        }
+        let Some(maintainers) = &self.maintainers else {
+            return Ok(false);
+        };
+        let targets = targets(request, view, policy)?;
+        Ok(includes_owner(maintainers, self.repository, &targets))
+    }
 }
 
 /// The served events that a pull request names, the first few: a stranger chooses how many there are.
-pub(crate) fn roots(event: &Event, view: &dyn View) -> Result<Vec<Event>, ViewError> {
+fn roots(event: &Event, view: &dyn View) -> Result<Vec<Event>, ViewError> {
     let mut roots = Vec::new();
     for id in references(event).ids {
         if roots.len() == MAX_ROOTS {
@@ -227,7 +274,7 @@ fn served(
 }
 
 /// The repositories an event names by `a`.
-pub(super) fn named_by(event: &Event) -> Vec<RepoAddr> {
+fn named_by(event: &Event) -> Vec<RepoAddr> {
     let values = event.tags.iter().filter(|tag| tag.kind() == "a");
     values
         .filter_map(|tag| tag.content()?.parse::<Address>().ok())
@@ -275,11 +322,20 @@ pub(crate) fn is_relevant(
     targets: &[RepoAddr],
     announcements: &Announcements,
 ) -> bool {
-    let set = announcements.set_of(&repository.owner);
+    let maintainers = announcements.set_of(&repository.owner);
+    includes_owner(&maintainers, repository, targets)
+}
+
+/// Says whether one of `targets` of the repository's name is of one of its maintainers.
+fn includes_owner(
+    maintainers: &MaintainerSet,
+    repository: &RepoAddr,
+    targets: &[RepoAddr],
+) -> bool {
     let mut same = targets
         .iter()
         .filter(|target| target.identifier == repository.identifier);
-    same.any(|target| set.contains(&target.owner))
+    same.any(|target| maintainers.contains(&target.owner))
 }
 
 /// The announcements of every identifier of `targets`.

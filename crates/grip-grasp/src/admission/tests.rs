@@ -1,6 +1,7 @@
 //! The requirements of GRASP-01 §1, §2, §4 and §6, one by one.
 
 mod announcement;
+mod concerned;
 mod contributor;
 mod deletion;
 mod pull_request;

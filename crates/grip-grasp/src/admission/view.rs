@@ -90,6 +90,16 @@ pub(crate) trait View {
         least: usize,
     ) -> Result<RequestRefs, ViewError>;
 
+    /// Says whether anything is hosted or held for an identifier.
+    fn is_name_known(&self, identifier: &Identifier) -> Result<bool, ViewError>;
+
+    /// Says whether the owner of `addr` has anything under its name that a request could take back: a
+    /// repository, an announcement or a state, or has left it.
+    fn has_anything(&self, addr: &RepoAddr) -> Result<bool, ViewError>;
+
+    /// A held announcement, state or pull request, or one whose data is still looked for.
+    fn waiting_event(&self, id: &EventId) -> Result<Option<Event>, ViewError>;
+
     /// The announcement by which an owner left, which is served nowhere.
     fn departure(&self, addr: &RepoAddr) -> Result<Option<Departure>, ViewError>;
 

@@ -11,11 +11,10 @@ use grip_types::{ErrorChain, Identifier};
 use super::settle::announced;
 use crate::{
     Grasp,
-    admission::ViewError,
+    admission::{ViewError, by_request, own_identifier},
     enforce::is_hosted,
     error::GraspError,
     grasp::{Core, timestamp},
-    incoming::own_identifier,
 };
 
 /// Events that are ended in one step, so that nobody waits long for the writer.
@@ -105,10 +104,10 @@ impl Core {
                 }
                 fault::point("end.event_removed");
                 tracing::info!(id = %event.id, kind = event.kind.as_u16(), "event ended");
+                let request = PullRequest::is_one(&event).then_some(event.id);
                 for identifier in &identifiers {
-                    if PullRequest::is_one(&event) {
-                        self.clear_tips(identifier, event.id).await?;
-                    }
+                    let requests = request.into_iter().collect();
+                    self.clear_tips(identifier, requests).await?;
                     self.settle(identifier).await;
                     self.hosted.events_changed(identifier);
                 }
@@ -121,25 +120,34 @@ impl Core {
         self: &Arc<Self>,
         event: &Event,
     ) -> Result<BTreeSet<Identifier>, GraspError> {
-        if !PullRequest::is_one(event) {
+        let Ok(request) = PullRequest::parse(event.clone()) else {
             return Ok(own_identifier(event).into_iter().collect());
-        }
-        Ok(self.concerned(event).await?.into_iter().collect())
+        };
+        let look = move |core: &Self| {
+            let policy = core.policy.load();
+            core.look(|view| by_request(&request, view, &policy))
+        };
+        Ok(self.blocking("grasp.look", look).await??)
     }
 
-    /// Deletes `refs/nostr/<event>` in every repository of an identifier, contributors' too.
+    /// Deletes `refs/nostr/<event>` of some pull requests in every repository of an identifier,
+    /// contributors' too.
     pub(crate) async fn clear_tips(
         self: &Arc<Self>,
         identifier: &Identifier,
-        event: EventId,
+        requests: BTreeSet<EventId>,
     ) -> Result<(), GraspError> {
+        if requests.is_empty() {
+            return Ok(());
+        }
         let identifier = identifier.clone();
         let clear = move |core: &Self| {
-            for owner in core.hosted.owners(&identifier).into_keys() {
-                core.clear_tip(&RepoAddr::new(owner, identifier.clone()), &event, None)?;
-            }
-            for addr in core.repositories.contributors(&identifier) {
-                core.clear_tip(&addr, &event, None)?;
+            let owners = core.hosted.owners(&identifier).into_keys();
+            let repositories = owners.map(|owner| RepoAddr::new(owner, identifier.clone()));
+            for addr in repositories.chain(core.repositories.contributors(&identifier)) {
+                for event in &requests {
+                    core.clear_tip(&addr, event, None)?;
+                }
             }
             Ok(())
         };

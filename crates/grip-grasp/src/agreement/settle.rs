@@ -34,11 +34,14 @@ impl Core {
     pub(crate) async fn settle_in_turn(self: &Arc<Self>, identifier: &Identifier) {
         match self.turns(vec![identifier.clone()]).await {
             Ok(_turns) => self.settle(identifier).await,
-            Err(error) => {
-                self.unsettled.add(identifier);
-                error.log("failed to bring relay and git in step; the next sweep tries again");
-            }
+            Err(error) => self.settle_later(identifier, &error),
         }
+    }
+
+    /// Leaves an identifier to the next sweep.
+    pub(crate) fn settle_later(&self, identifier: &Identifier, error: &GraspError) {
+        self.unsettled.add(identifier);
+        error.log("failed to bring relay and git in step; the next sweep tries again");
     }
 
     /// Makes relay and git agree about one identifier; the caller has its turn. What cannot be
@@ -57,10 +60,7 @@ impl Core {
             Ok(true) if scope == Scope::All => self.unsettled.remove(identifier),
             Ok(true) => {}
             Ok(false) => self.unsettled.add(identifier),
-            Err(error) => {
-                self.unsettled.add(identifier);
-                error.log("failed to bring relay and git in step; the next sweep tries again");
-            }
+            Err(error) => self.settle_later(identifier, &error),
         }
     }
 

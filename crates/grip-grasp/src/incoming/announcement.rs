@@ -11,9 +11,8 @@ use grip_store::Put;
 use grip_tasks::fault;
 use grip_types::{EventSource, Identifier};
 
-use super::identifiers::own_identifier;
 use crate::{
-    admission::{Announcements, Decision, Effect, EventStatus, Outcome},
+    admission::{Announcements, Decision, Effect, EventStatus, Outcome, own_identifier},
     error::GraspError,
     grasp::{Core, now},
     hosted_repositories::RepositoryStatus,

@@ -8,9 +8,8 @@ use grip_store::{EventView as _, Put};
 use grip_tasks::fault;
 use grip_types::{EventSource, Identifier};
 
-use super::own_identifier;
 use crate::{
-    admission::{Effect, Outcome, ViewError},
+    admission::{ClearedRefs, Effect, Outcome, ViewError, own_identifier},
     agreement::announced,
     enforce::is_hosted,
     error::GraspError,
@@ -36,10 +35,10 @@ impl Core {
         source: EventSource,
     ) -> Result<Answer, GraspError> {
         let identifiers = self.concerned(event).await?;
-        let _turns = self
+        let turns = self
             .turns_for(event.pubkey, source.network, identifiers.clone())
             .await?;
-        let decision = self.decide(event, source).await?;
+        let mut decision = self.decide(event, source).await?;
         let answer = self.answer(event, &decision);
         if decision.outcome != Outcome::Serve {
             return Ok(answer);
@@ -48,12 +47,8 @@ impl Core {
             return Ok(refused);
         }
         let removal = self.prepare_removal(event).await?;
-        let requests: Vec<EventId> = removal
-            .events
-            .iter()
-            .filter(|(event, _)| PullRequest::is_one(event))
-            .map(|(event, _)| event.id)
-            .collect();
+        let named = decision.take_cleared_beyond(&[]);
+        let cleared = removal.cleared(named, identifiers.iter().chain(decision.reexamined()));
         let reason = HoldingReason::Deleted;
         self.holding.put(&removal.events, reason).await?;
         fault::point("delete.held_back");
@@ -85,23 +80,58 @@ impl Core {
             self.used_requests.note(event.id);
         }
         self.unwant(event).await;
-        for effect in decision.effects {
+        // To settle a name is to look at it again.
+        let is_settled_below = |effect: &Effect| matches!(effect, Effect::Reexamine(_));
+        let effects = decision.effects.into_iter();
+        for effect in effects.filter(|effect| !is_settled_below(effect)) {
             if let Err(error) = self.carry_out(vec![effect]).await {
                 error.log("failed to carry out a part of a deletion");
             }
             fault::point("delete.effect_done");
         }
-        for identifier in &identifiers {
-            for id in &requests {
-                if let Err(error) = self.clear_tips(identifier, *id).await {
-                    error.log("failed to remove the ref of a deleted pull request");
+        // Names are settled one after the other. Whoever uses one of several waits for no other of them.
+        let mut kept = Some(turns).filter(|_| identifiers.len() == 1 && cleared.len() == 1);
+        for identifier in cleared.keys() {
+            self.unsettled.add(identifier);
+        }
+        for (identifier, requests) in cleared {
+            let turns = match kept.take() {
+                Some(turns) => Ok(turns),
+                None => {
+                    let names = vec![identifier.clone()];
+                    self.turns_for(event.pubkey, source.network, names).await
                 }
+            };
+            match turns {
+                Ok(_turns) => self.settle_deleted(&identifier, requests).await,
+                Err(error) => self.settle_later(&identifier, &error),
             }
-            self.settle(identifier).await;
-            self.hosted.events_changed(identifier);
         }
         fault::point("delete.settled");
         Ok(answer)
+    }
+
+    /// Takes out of git what rested on deleted events, in the turn of the identifier.
+    async fn settle_deleted(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        requests: BTreeSet<EventId>,
+    ) {
+        // Somebody may have found a ref without its event since that is gone, and noted it.
+        let is_noted = |id: &EventId| self.purgatory.lock().find_pr_placeholder(id).is_some();
+        let noted: Vec<EventId> = requests.iter().copied().filter(is_noted).collect();
+        if let Err(error) = self.clear_tips(identifier, requests).await {
+            error.log("failed to remove the ref of a deleted pull request");
+        }
+        if !noted.is_empty() {
+            self.forget(|purgatory| {
+                let removals = noted.iter().map(|id| purgatory.remove_pr_placeholder(id));
+                removals.collect::<Vec<_>>().concat()
+            })
+            .await;
+        }
+        self.settle(identifier).await;
+        self.hosted.events_changed(identifier);
     }
 
     /// Looks for all that a request takes out of service. If the repositories of it cannot be
@@ -113,6 +143,7 @@ impl Core {
             if ignored {
                 return Ok(Removal::default());
             }
+            fault::point("delete.looking");
             let removal = core.removal(&request)?;
             for (event, addr) in &removal.events {
                 if let Some(addr) = addr
@@ -132,7 +163,7 @@ impl Core {
         let events = self.store.read().map_err(ViewError::new)?;
         let policy = self.policy.load();
         let mut found = Removal::default();
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut gone) = (BTreeSet::new(), Vec::new());
         for id in &request.ids {
             let target = events.get(id).map_err(ViewError::new)?;
             if let Some(target) = target.filter(|target| request.covers(target)) {
@@ -151,17 +182,16 @@ impl Core {
             let Some(target) = target.filter(|target| request.covers(target)) else {
                 continue;
             };
-            let addr = address.repository();
-            let addr = addr.filter(|_| address.kind == kinds::ANNOUNCEMENT);
             if seen.insert(target.id) {
                 found.add(target);
             }
-            let hanging = addr.as_ref().map(|addr| self.hanging_on(addr));
-            for event in hanging.transpose()?.unwrap_or_default() {
-                if seen.insert(event.id) {
-                    found.hanging.push(event.id);
-                    found.events.push((event, addr.clone()));
-                }
+            let addr = address.repository();
+            gone.extend(addr.filter(|_| address.kind == kinds::ANNOUNCEMENT));
+        }
+        for (event, addr) in self.hanging_on(&gone)? {
+            if seen.insert(event.id) {
+                found.hanging.push(event.id);
+                found.events.push((event, Some(addr)));
             }
         }
         Ok(found)
@@ -204,7 +234,10 @@ impl Core {
             let repositories = deletion.addresses.iter().filter_map(Address::repository);
             let names: BTreeSet<Identifier> = repositories.map(|addr| addr.identifier).collect();
             let by_name = names.iter().flat_map(|name| purgatory.wanted(name));
-            let named = by_id.chain(by_name).map(|entry| entry.held.event.unpack());
+            // What others want under the same names is not even read.
+            let all = by_id.chain(by_name);
+            let own = all.filter(|entry| entry.held.author() == request.pubkey);
+            let named = own.map(|entry| entry.held.event.unpack());
             let covered = named.filter(|event| deletion.covers(event));
             let ids: Vec<EventId> = covered.map(|event| event.id).collect();
             let removals = ids.iter().map(|id| purgatory.remove_wanted(id));
@@ -215,6 +248,28 @@ impl Core {
 }
 
 impl Removal {
+    /// The names to settle, each with the pull requests whose refs go: `named` are those that the request
+    /// names itself.
+    fn cleared<'a>(
+        &self,
+        named: ClearedRefs,
+        identifiers: impl Iterator<Item = &'a Identifier>,
+    ) -> ClearedRefs {
+        let mut cleared = named;
+        for identifier in identifiers {
+            cleared.entry(identifier.clone()).or_default();
+        }
+        for (event, addr) in &self.events {
+            if let Some(addr) = addr
+                && PullRequest::is_one(event)
+            {
+                let requests = cleared.entry(addr.identifier.clone()).or_default();
+                requests.insert(event.id);
+            }
+        }
+        cleared
+    }
+
     fn add(&mut self, event: Event) {
         let is_repository = [kinds::ANNOUNCEMENT, kinds::STATE].contains(&event.kind);
         let identifier = own_identifier(&event).filter(|_| is_repository);

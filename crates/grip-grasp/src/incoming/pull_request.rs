@@ -8,7 +8,7 @@ use grip_relay::Answer;
 use grip_types::{EventSource, Identifier};
 
 use crate::{
-    admission::{Decision, Outcome},
+    admission::{Decision, Outcome, concerned},
     error::GraspError,
     grasp::{Core, now},
     release::Released,
@@ -35,36 +35,49 @@ impl Core {
                     prepared = self.prepare_tips_of(&first.effects).await?;
                 }
             }
-            let _turns = self
+            let turns = self
                 .turns_for(event.pubkey, source.network, identifiers.clone())
                 .await?;
-            let decision = self.decide(event, source).await?;
-            match decision.outcome {
+            let mut decision = self.decide(event, source).await?;
+            let elsewhere = decision.take_cleared_beyond(&identifiers);
+            let answer = match decision.outcome {
                 Outcome::Serve => {
                     let answer = self.answer(event, &decision);
                     let mut released = Released::default();
                     let (event, effects) = (event.clone(), decision.effects);
                     self.serve_pull_request(event, effects, prepared, &mut released)
                         .await?;
-                    Ok(answer)
+                    answer
                 }
                 Outcome::Hold => {
                     self.hold_pull_request(event, identifiers, decision, source)
-                        .await
+                        .await?
                 }
-                _ => Ok(self.answer(event, &decision)),
+                _ => return Ok(self.answer(event, &decision)),
+            };
+            drop(turns);
+            for (identifier, requests) in elsewhere {
+                let _turns = self
+                    .turns_for(event.pubkey, source.network, vec![identifier.clone()])
+                    .await?;
+                self.clear_tips(&identifier, requests).await?;
             }
+            Ok(answer)
         })
     }
 
     /// The identifiers whose turns a pull request or a deletion needs.
-    pub(crate) async fn concerned(
+    pub(super) async fn concerned(
         self: &Arc<Self>,
         event: &Event,
     ) -> Result<Vec<Identifier>, GraspError> {
         let event = event.clone();
-        let look = move |core: &Self| core.look(|view| core.concerns(&event, view));
-        Ok(self.blocking("grasp.judge", look).await??)
+        let look = move |core: &Self| {
+            let policy = core.policy.load();
+            core.look(|view| concerned(&event, view, &policy))
+        };
+        let names = self.blocking("grasp.judge", look).await??;
+        Ok(names.into_iter().collect())
     }
 
     async fn hold_pull_request(

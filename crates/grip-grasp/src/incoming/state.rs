@@ -10,9 +10,9 @@ use grip_relay::Answer;
 use grip_types::{EventSource, Identifier};
 use tokio::time::{Instant, timeout_at};
 
-use super::{arrival, identifiers::own_identifier};
+use super::arrival;
 use crate::{
-    admission::{Cause, Decision, Effect, Outcome},
+    admission::{Cause, Decision, Effect, Outcome, own_identifier},
     agreement::Scope,
     error::GraspError,
     grasp::{Core, now},

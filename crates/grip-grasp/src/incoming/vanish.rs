@@ -87,11 +87,11 @@ impl Core {
                 break;
             }
             ended += events.len();
-            for addr in events.iter().filter_map(announced) {
-                let look = move |core: &Self| core.hanging_on(&addr);
-                let hanging = self.blocking("grasp.look", look).await??;
-                self.end_served(hanging).await?;
-            }
+            let gone: Vec<RepoAddr> = events.iter().filter_map(announced).collect();
+            let look = move |core: &Self| core.hanging_on(&gone);
+            let hanging = self.blocking("grasp.look", look).await??;
+            self.end_served(hanging.into_iter().map(|(event, _)| event).collect())
+                .await?;
             self.end_served(events).await?;
             fault::point("vanish.events_removed");
         }

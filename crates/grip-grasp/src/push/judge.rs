@@ -15,8 +15,7 @@ use crate::{
     grasp::Core,
     node_view::NodeView,
     push_rules::{
-        Authorised, Candidates, Known, Refs, authorise, authorise_contributor, event_ids,
-        known_event,
+        Authorised, Candidates, Known, Refs, authorise, authorise_contributor, known_events,
     },
     release::served_states_of,
     summary::npub,
@@ -124,7 +123,8 @@ impl Core {
         let events = self.events()?;
         let view = NodeView::new(self, &events);
         let candidates = self.candidates(push, &view)?;
-        let known = self.known(push, &view)?;
+        let policy = self.policy.load();
+        let known = known_events(&push.commands, &push.addr, &view, &policy)?;
         let current = self.refs(&push.addr)?;
         let authorised = match authorise(&push.commands, &candidates, &current, &known) {
             Ok(authorised) => authorised,
@@ -187,7 +187,8 @@ impl Core {
             return Err(Denied::Banned);
         }
         let events = self.events()?;
-        let known = self.known(push, &NodeView::new(self, &events))?;
+        let view = NodeView::new(self, &events);
+        let known = known_events(&push.commands, &push.addr, &view, &policy)?;
         let current = self.refs(&push.addr)?;
         Ok(Judged {
             authorised: authorise_contributor(&push.commands, &current, &known)?,
@@ -260,21 +261,5 @@ impl Core {
             .iter()
             .filter_map(|event| State::parse(event.unpack()).ok());
         Ok(Candidates::new(set, served, held.collect()))
-    }
-
-    /// The events that the refs of the push name, as far as they are held or served.
-    fn known(&self, push: &Push, view: &dyn View) -> Result<BTreeMap<EventId, Known>, ViewError> {
-        let policy = self.policy.load();
-        let mut known = BTreeMap::new();
-        for id in event_ids(&push.commands) {
-            let event = match view.served_event(&id)? {
-                Some(event) => Some(event),
-                None => view.held_event(&id)?,
-            };
-            if let Some(event) = event {
-                known.insert(id, known_event(&event, &push.addr, view, &policy)?);
-            }
-        }
-        Ok(known)
     }
 }

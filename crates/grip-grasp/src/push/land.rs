@@ -32,6 +32,10 @@ pub(super) enum Denied {
          of many from your network"
     )]
     Displaced,
+    #[error(
+        "{named} refs of events (refs/nostr/…) in one push; at most {most}: push them in parts"
+    )]
+    TooManyEvents { named: usize, most: usize },
     #[error("this repository is not hosted here any more")]
     NotHosted,
     #[error("the operator of this server takes nothing from this author or for this repository")]
@@ -76,7 +80,8 @@ impl Denied {
             Self::Busy | Self::Displaced | Self::Failed(_) => Charge::NotDone,
             // An order of the operator or of the owner, which came meanwhile.
             Self::NotHosted | Self::Banned | Self::Withdrawn | Self::ReadOnly => Charge::NotDone,
-            Self::Refused(_)
+            Self::TooManyEvents { .. }
+            | Self::Refused(_)
             | Self::Tip(_)
             | Self::Pack(_)
             | Self::StagingFull(_)

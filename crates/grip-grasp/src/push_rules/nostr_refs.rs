@@ -7,7 +7,7 @@ use grip_types::{Oid, RefEdit};
 
 use super::Refs;
 use crate::{
-    admission::{View, ViewError, belongs_to},
+    admission::{Receiver, View, ViewError},
     policy::Policy,
 };
 
@@ -22,22 +22,42 @@ pub(crate) enum Known {
     OtherKind(Kind),
 }
 
-/// The events that the refs of a push name, for the caller to look up.
-pub(crate) fn event_ids(commands: &[RefEdit]) -> Vec<EventId> {
-    commands.iter().filter_map(event_id).collect()
+/// The events that the refs of a push to `repository` name, as far as they are served or held.
+pub(crate) fn known_events(
+    commands: &[RefEdit],
+    repository: &RepoAddr,
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<BTreeMap<EventId, Known>, ViewError> {
+    let mut known = BTreeMap::new();
+    let mut ids = commands.iter().filter_map(event_id).peekable();
+    if ids.peek().is_none() {
+        return Ok(known);
+    }
+    let receiver = Receiver::load(repository, view, policy)?;
+    for id in ids {
+        let event = match view.served_event(&id)? {
+            Some(event) => Some(event),
+            None => view.held_event(&id)?,
+        };
+        if let Some(event) = event {
+            known.insert(id, known_event(&event, &receiver, view, policy)?);
+        }
+    }
+    Ok(known)
 }
 
-/// What `event`, served or held, says of a push to `repository`.
-pub(crate) fn known_event(
+/// What `event` says of a push to `receiver`.
+fn known_event(
     event: &Event,
-    repository: &RepoAddr,
+    receiver: &Receiver<'_>,
     view: &dyn View,
     policy: &Policy,
 ) -> Result<Known, ViewError> {
     match PullRequest::parse(event.clone()) {
         Ok(request) => Ok(Known::PullRequest {
             tip: request.tip,
-            belongs: belongs_to(&request, repository, view, policy)?,
+            belongs: receiver.takes(&request, view, policy)?,
         }),
         Err(_) => Ok(Known::OtherKind(event.kind)),
     }

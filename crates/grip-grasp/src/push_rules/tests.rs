@@ -10,7 +10,7 @@ use nostr::prelude::{Event, Keys};
 use proptest::prelude::*;
 
 use super::*;
-use crate::admission::fake::{listing, oid, sign, state, tied_states};
+use crate::admission::fake::{FakeView, addr, coordinate, listing, oid, sign, state, tied_states};
 
 const MAIN: &str = "refs/heads/main";
 const SIDE: &str = "refs/heads/side";
@@ -318,7 +318,6 @@ fn some_event() -> EventId {
 fn g01_43_anyone_may_push_the_tip_of_an_event_not_known_yet() {
     let id = some_event();
     let commands = [set_to(&nostr_ref(&id), None, 1)];
-    assert_eq!(event_ids(&commands), [id]);
     let authorised = push(&commands, &Candidates::default(), &refs(&[])).unwrap();
     assert_eq!(authorised.placeholders, [(id, oid(1))]);
     assert_eq!(authorised.by, None);
@@ -384,6 +383,30 @@ fn g01_45_a_known_event_decides_about_its_ref() {
             (result, _) => panic!("{result:?}"),
         }
     }
+}
+
+/// Whose announcements they are, is the same for every event of a push, and costs what strangers stored.
+#[test]
+fn announcements_are_read_once_however_many_events_a_push_names() {
+    let mut view = FakeView::new();
+    let owner = view.hosting(&[]);
+    for _ in 0..9 {
+        view.hosting(&[]);
+    }
+    let (ours, tip) = (coordinate(30617, &owner.public_key()), oid(1).to_hex());
+    let commands: Vec<RefEdit> = (0..200)
+        .map(|n| {
+            let tags: [&[&str]; 2] = [&["a", &ours], &["c", &tip]];
+            let event = sign(&Keys::generate(), Kind::Custom(1618), &tags, n);
+            view.hold(&event);
+            set_to(&nostr_ref(&event.id), None, 1)
+        })
+        .collect();
+    view.reads.set(0);
+    let known = known_events(&commands, &addr(&owner), &view, &view.policy).unwrap();
+    let belongs = |it: &Known| matches!(it, Known::PullRequest { belongs: true, .. });
+    assert_eq!(known.values().filter(|it| belongs(it)).count(), 200);
+    assert_eq!(view.reads.get(), 210, "10 announcements and 200 requests");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use grip_grasp::RepositoryStatus;
 use grip_nostr::{Event, Timestamp};
 use grip_testkit::Author;
 
-use crate::node::{Scene, announce, announce_at, later, with_repository};
+use crate::node::{Scene, add_repository, announce, announce_at, later, with_repository};
 
 const DAY: u64 = 24 * 3600;
 
@@ -132,6 +132,31 @@ async fn g01_107_what_hangs_on_a_deleted_repository_goes_and_what_reaches_anothe
     let name = format!("refs/nostr/{}", request.id.to_hex());
     assert!(node.refs(&scene.repo).contains_key(&name));
     node.agrees().await;
+}
+
+/// G01-107: as if the repositories had been deleted one after the other.
+#[tokio::test]
+async fn g01_107_what_hangs_on_two_repositories_goes_with_the_request_that_takes_both() {
+    let scene = Scene::new().await;
+    let (owner, other) = (&scene.owner, Author::new());
+    for author in [owner, &other] {
+        add_repository(&scene.node, author, "y").await;
+    }
+    let (gone, kept) = (scene.issue(Some(owner)), scene.issue(Some(&other)));
+    let comment = |on: &Event| {
+        let of_issue = vec!["E".into(), on.id.to_hex()];
+        let tags = vec![of_issue, vec!["A".into(), owner.coordinate("x")]];
+        let comment = Author::new().sign(1111, "me too", tags);
+        scene.node.store(&comment);
+        comment
+    };
+    let (gone_too, kept_too) = (comment(&gone), comment(&kept));
+    let tags = ["x", "y"].map(|name| vec!["a".into(), owner.coordinate(name)]);
+    let request = owner.sign_at(5, "", tags.to_vec(), later(1));
+    scene.node.accepts(&request, "").await;
+    assert!(!scene.node.serves(&gone) && !scene.node.serves(&gone_too));
+    assert!(scene.node.serves(&kept) && scene.node.serves(&kept_too));
+    scene.node.agrees().await;
 }
 
 /// G01-111: nothing leaves service that cannot be archived.

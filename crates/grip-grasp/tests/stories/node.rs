@@ -571,6 +571,16 @@ pub(crate) fn later(seconds: u64) -> Timestamp {
 /// A node on which `author` has pushed one commit to `main`.
 pub(crate) async fn with_repository(author: &Author, identifier: &str) -> (Node, WorkTree, String) {
     let node = Node::start().await;
+    let (tree, tip) = add_repository(&node, author, identifier).await;
+    (node, tree, tip)
+}
+
+/// A repository of `author` in which one commit is pushed to `main`.
+pub(crate) async fn add_repository(
+    node: &Node,
+    author: &Author,
+    identifier: &str,
+) -> (WorkTree, String) {
     let tree = WorkTree::with_commit().unwrap();
     let tip = tree.tip("HEAD").unwrap();
     node.accepts(&announce(author, identifier, &[]), HELD).await;
@@ -583,7 +593,7 @@ pub(crate) async fn with_repository(author: &Author, identifier: &str) -> (Node,
     let main = [(ZERO, tip.as_str(), "refs/heads/main")];
     let told = node.push(&addr(author, identifier), &tree, &main).await;
     told.taken("");
-    (node, tree, tip)
+    (tree, tip)
 }
 
 /// An owner whose repository `x` has one commit on `main`, served.

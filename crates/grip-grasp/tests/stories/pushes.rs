@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use grip_testkit::{Author, WorkTree, wire};
+use grip_testkit::{Author, WorkTree, wire, within};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use crate::node::{HELD, Node, Scene, ZERO, addr, announce, later, told};
@@ -351,4 +351,25 @@ async fn a_full_disk_refuses_pushes_and_events_and_leaves_nothing_half_written()
     scene.push_main(&scene.tip, &next).await.taken("");
     assert!(scene.node.serves(&state));
     scene.node.agrees().await;
+}
+
+/// Each event that a push names is judged in the turn of the repository.
+#[tokio::test]
+async fn a_push_that_names_too_many_events_is_refused_before_its_pack() {
+    let scene = Scene::new().await;
+    let names: Vec<String> = (0..257).map(|n| format!("refs/nostr/{n:064x}")).collect();
+    let commands = names
+        .iter()
+        .map(|name| (ZERO, scene.tip.as_str(), name.as_str()));
+    let commands: Vec<_> = commands.collect();
+    // The rest of the body never comes.
+    let (mut client, body) = tokio::io::duplex(1 << 20);
+    let head = wire::commands(&commands, wire::CAPABILITIES);
+    client.write_all(&head).await.unwrap();
+    let pushing = scene.node.grasp().push(scene.repo.clone(), None, body);
+    let reply = within("the push is refused", pushing).await.unwrap();
+    drop(client);
+    told(reply).await.refused("at most 256");
+    let most = scene.push(&commands[..256]).await;
+    assert!(!most.text.contains("at most 256"), "{most:?}");
 }

@@ -6,30 +6,30 @@ use std::sync::{
     mpsc,
 };
 
+use grip_nostr::Event;
 use grip_tasks::fault;
 use grip_testkit::{Author, until_true, within};
 
-use crate::node::{HELD, Scene, addr, announce};
+use crate::node::{HELD, Scene, ZERO, add_repository, addr, announce, later};
 
-/// Has everybody who reaches a point wait there until the sender is dropped.
+/// Has the first who reaches a point wait there until the sender is dropped.
 fn close(point: &'static str) -> (mpsc::SyncSender<()>, Arc<AtomicBool>) {
     let (open, gate) = mpsc::sync_channel(1);
     let (gate, reached) = (Mutex::new(gate), Arc::new(AtomicBool::new(false)));
     let is_reached = Arc::clone(&reached);
     fault::meet(point, move || {
-        is_reached.store(true, Ordering::Release);
-        let _ = gate.lock().unwrap().recv();
+        if !is_reached.swap(true, Ordering::AcqRel) {
+            let _ = gate.lock().unwrap().recv();
+        }
     });
     (open, reached)
 }
 
-#[tokio::test]
-async fn an_owner_does_not_wait_while_the_repository_of_a_stranger_is_made() {
-    let scene = Scene::new().await;
-    let (open, reached) = close("git.draft.made");
-    let stranger = Author::new();
-    let announcement = announce(&stranger, "x", &[]);
-    let stranger_waits = scene.node.send(&announcement);
+/// The owner of `x` pushes while the disk is slow for the event of a stranger, who stays at `point`
+/// until then.
+async fn owner_pushes_during(scene: &Scene, event: &Event, point: &'static str) {
+    let (open, reached) = close(point);
+    let stranger_waits = scene.node.send(event);
     let owner_works = async {
         until_true("the disk is slow for the stranger", || {
             reached.load(Ordering::Acquire)
@@ -47,8 +47,90 @@ async fn an_owner_does_not_wait_while_the_repository_of_a_stranger_is_made() {
     let (answer, worked) = tokio::join!(stranger_waits, owner_works);
     worked.unwrap();
     assert!(answer.accepted, "{answer:?}");
-    assert_eq!(answer.message, HELD);
+}
+
+#[tokio::test]
+async fn an_owner_does_not_wait_while_the_repository_of_a_stranger_is_made() {
+    let scene = Scene::new().await;
+    let stranger = Author::new();
+    let announcement = announce(&stranger, "x", &[]);
+    owner_pushes_during(&scene, &announcement, "git.draft.made").await;
+    assert!(scene.node.holds(&announcement).await);
     assert!(scene.node.is_on_disk(&addr(&stranger, "x")));
+    scene.node.agrees().await;
+}
+
+/// A name that a stranger has nothing under is not his to keep others waiting for.
+#[tokio::test]
+async fn an_owner_does_not_wait_for_a_deletion_that_only_mentions_the_name() {
+    let scene = Scene::new().await;
+    let request = Author::new().delete_address(30617, "x");
+    owner_pushes_during(&scene, &request, "delete.looking").await;
+    assert!(scene.node.serves(&request));
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn an_owner_does_not_wait_for_a_deletion_that_names_somebody_elses_event() {
+    let scene = Scene::new().await;
+    let state = scene.hold(&"5".repeat(40), 0).await;
+    let request = Author::new().delete_events(&[state.id]);
+    owner_pushes_during(&scene, &request, "delete.looking").await;
+    scene.node.agrees().await;
+}
+
+#[tokio::test]
+async fn an_owner_does_not_wait_for_a_pull_request_that_quotes_the_repository() {
+    let scene = Scene::new().await;
+    let (stranger, contributor) = (Author::new(), Author::new());
+    let (_tree, tip) = add_repository(&scene.node, &stranger, "y").await;
+    let tags = [
+        ["a", &stranger.coordinate("y")],
+        ["q", &scene.owner.coordinate("x")],
+        ["A", &scene.owner.coordinate("x")],
+        ["c", &tip],
+    ];
+    let tags = tags.map(|tag| tag.map(str::to_owned).to_vec());
+    let request = contributor.sign(1618, "please pull", tags.to_vec());
+    owner_pushes_during(&scene, &request, "git.refs.before").await;
+    let name = format!("refs/nostr/{}", request.id.to_hex());
+    assert!(scene.node.refs(&addr(&stranger, "y")).contains_key(&name));
+    scene.node.agrees().await;
+}
+
+/// Who has a repository under the name has his turn, and not for the time that his other names take.
+#[tokio::test]
+async fn an_owner_does_not_wait_while_other_repositories_of_a_deletion_are_archived() {
+    let scene = Scene::new().await;
+    let stranger = Author::new();
+    let mut tags = Vec::new();
+    for name in ["a", "x"] {
+        add_repository(&scene.node, &stranger, name).await;
+        tags.push(vec!["a".into(), stranger.coordinate(name)]);
+    }
+    let request = stranger.sign_at(5, "", tags, later(1));
+    owner_pushes_during(&scene, &request, "git.archive.moved").await;
+    for name in ["a", "x"] {
+        let repository = addr(&stranger, name);
+        assert_eq!(scene.node.grasp().repository(&repository), None);
+    }
+    assert_eq!(scene.node.archived(&stranger), 2);
+    scene.node.agrees().await;
+}
+
+/// Refs that somebody pushed ahead of an event, to whatever repository, make nobody wait for it.
+#[tokio::test]
+async fn an_owner_does_not_wait_for_an_event_whose_ref_was_pushed_to_his_repository() {
+    let scene = Scene::new().await;
+    let (stranger, contributor) = (Author::new(), Author::new());
+    let (_tree, tip) = add_repository(&scene.node, &stranger, "y").await;
+    let request = contributor.pull_request(&stranger, "y", &tip, "https://e.example/y.git");
+    let name = format!("refs/nostr/{}", request.id.to_hex());
+    let staged = scene.commit("staged");
+    scene.push(&[(ZERO, &staged, &name)]).await.taken("stored");
+    owner_pushes_during(&scene, &request, "git.refs.before").await;
+    assert!(scene.node.refs(&addr(&stranger, "y")).contains_key(&name));
+    assert!(!scene.node.refs(&scene.repo).contains_key(&name));
     scene.node.agrees().await;
 }
 

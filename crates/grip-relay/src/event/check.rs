@@ -4,7 +4,7 @@ use grip_nostr::{Event, Timestamp, expiration, kinds, references};
 use nostr::prelude::Kind;
 
 use super::parse::parse;
-use crate::{Answer, EVENT_FRAME_BYTES, Limits, message};
+use crate::{Answer, EVENT_FRAME_BYTES, EventLimits, Limits, message};
 
 /// What became of one EVENT message.
 #[derive(Debug)]
@@ -77,6 +77,10 @@ fn refused(event: Event, message: String, authentic_id: bool) -> Checked {
 fn check_size(event: &Event, message_bytes: usize, limits: &Limits) -> Result<(), String> {
     let most = match event.kind {
         kind if kind == kinds::STATE => limits.state,
+        kind if kind == kinds::DELETION => EventLimits {
+            tags: limits.event.tags + limits.deletion_targets,
+            ..limits.event
+        },
         _ => limits.event,
     };
     if message_bytes > most.bytes + EVENT_FRAME_BYTES {
@@ -107,11 +111,18 @@ fn check_rules(event: &Event, limits: &Limits, now: Timestamp) -> Result<(), Str
     if expiration(event).is_some_and(|at| at <= now) {
         return Err("invalid: this event has expired".into());
     }
-    if event.tags.len() > limits.references && references(event).count() > limits.references {
-        let most = limits.references;
-        return Err(format!(
-            "invalid: an event refers to at most {most} events and addresses here"
-        ));
+    let is_deletion = event.kind == kinds::DELETION;
+    let most = if is_deletion {
+        limits.deletion_targets
+    } else {
+        limits.references
+    };
+    if event.tags.len() > most && references(event).count() > most {
+        return Err(if is_deletion {
+            format!("invalid: too many deletion targets; {most} at most")
+        } else {
+            format!("invalid: an event refers to at most {most} events and addresses here")
+        });
     }
     if reposts_protected(event) {
         return Err("blocked: the reposted event is protected (NIP-70)".into());

@@ -35,6 +35,24 @@ async fn relay_2_an_event_sent_twice_is_a_duplicate_and_ok() {
     assert!(accepted && message.starts_with("duplicate:"), "{message}");
 }
 
+/// G01-102: a request names up to 2,048 targets, whatever the bound of other kinds is.
+#[tokio::test]
+async fn g01_102_a_deletion_request_of_2048_targets_is_taken_and_a_larger_one_is_not() {
+    let (node, mut client, author) = start();
+    let ids: Vec<String> = (0..2_049).map(|n| format!("{n:064x}")).collect();
+    let tags: Vec<[&str; 2]> = ids.iter().map(|id| ["e", id.as_str()]).collect();
+    let mut tags: Vec<&[&str]> = tags.iter().map(|tag| tag.as_slice()).collect();
+    let beyond = author.event(5, "", &tags, now());
+    tags.pop();
+    tags.push(&["k", "1"]);
+    let most = author.event(5, "", &tags, now());
+    assert_eq!(client.publish(&most).await, (true, String::new()));
+    assert!(node.store.read().unwrap().contains(&most.id).unwrap());
+    let (accepted, message) = client.publish(&beyond).await;
+    let told = "invalid: too many deletion targets; 2048 at most";
+    assert_eq!((accepted, message.as_str()), (false, told));
+}
+
 #[tokio::test]
 async fn relay_1_an_older_version_is_refused_and_a_tie_says_to_sign_again() {
     let (_node, mut client, author) = start();

@@ -3,7 +3,7 @@ use grip_testkit::http::must_contain;
 use grip_types::Oid;
 use nostr::prelude::Keys;
 
-use crate::admission::{Cause, Effect, Found, Outcome, belongs_to, fake::*};
+use crate::admission::{Cause, Effect, Found, Outcome, Receiver, fake::*};
 
 fn request(targets: &[&Keys], tip: Oid) -> Event {
     let targets: Vec<String> = targets
@@ -134,7 +134,11 @@ fn g01_49_the_ref_goes_into_every_repository_that_trusts_the_named_owner() {
     expected.sort();
     decision.must_do(&set(&event, oid(1), &expected));
     let parsed = PullRequest::parse(event).unwrap();
-    let belongs = |keys| belongs_to(&parsed, &addr(keys), &view, &view.policy).unwrap();
+    let belongs = |keys| {
+        let repository = addr(keys);
+        let receiver = Receiver::load(&repository, &view, &view.policy).unwrap();
+        receiver.takes(&parsed, &view, &view.policy).unwrap()
+    };
     assert!(belongs(&first) && belongs(&second) && !belongs(&m));
 }
 
