@@ -87,6 +87,10 @@ impl RelayClient {
             .context("sending")
     }
 
+    pub async fn send_message(&mut self, message: Message) -> Result<()> {
+        self.socket.send(message).await.context("sending")
+    }
+
     pub async fn send(&mut self, message: Value) -> Result<()> {
         self.send_text(message.to_string()).await
     }
