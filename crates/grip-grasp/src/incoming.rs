@@ -85,8 +85,8 @@ impl WritePolicy for Grasp {
         git.contains(&event.kind) || kinds::is_request(event.kind) || PullRequest::is_one(event)
     }
 
-    fn share(&self, event: &Event, origin: Origin) -> Option<Share> {
-        let is_unrelated = match origin {
+    fn share(&self, event: &Event, source: EventSource) -> Option<Share> {
+        let is_unrelated = match source.origin {
             // A pull request makes a ref in other people's repositories.
             Origin::Submitted => {
                 kinds::TAKEN_FROM_ANYBODY.contains(&event.kind)
@@ -103,9 +103,13 @@ impl WritePolicy for Grasp {
         if is_unrelated {
             return Some(Share::Unrelated);
         }
-        // What is deferred has its bounds where it waits.
-        let is_related = origin == Origin::Submitted && !self.defers(event);
-        is_related.then_some(Share::Related)
+        match source.origin {
+            // What is deferred has its bounds where it waits.
+            Origin::Submitted => (!self.defers(event)).then_some(Share::Related),
+            // Who runs a relay can have any number of keys sign what relates to something here, and it
+            // stays. The relays that the operator named are trusted with it.
+            Origin::Synced => (!source.is_configured).then_some(Share::Synced),
+        }
     }
 
     fn share_bytes(&self, event: &Event, bytes: usize) -> usize {
