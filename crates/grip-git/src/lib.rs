@@ -23,6 +23,7 @@ mod refs;
 mod repositories;
 mod request_head;
 mod staged_uploads;
+mod staging_shares;
 mod upload_pack;
 
 pub use change_log::{
@@ -52,5 +53,6 @@ pub use repositories::{
     StageError, StagedTip, StorePackFiles, WithheldTips,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
+pub use staging_shares::Sender;
 pub use upload_pack::PackStream;
 pub use upload_request::{GitService, Protocol};
