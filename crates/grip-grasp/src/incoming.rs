@@ -56,7 +56,7 @@ impl WritePolicy for Grasp {
             Err(error) => return Ok(Verdict::Refuse(GraspError::from(error).answer())),
         };
         Ok(match decision.outcome {
-            Outcome::Serve => match core.repositories.check_free_space() {
+            Outcome::Serve => match core.has_room(event, &NodeView::new(core, view)) {
                 Ok(()) => {
                     let is_new = decision.effects.contains(&Effect::NoteNewcomer);
                     if is_new && !core.newcomers.add(event.pubkey, event.kind, now.into()) {
@@ -69,7 +69,7 @@ impl WritePolicy for Grasp {
                     }
                     Verdict::Store
                 }
-                Err(full) => Verdict::Refuse(GraspError::from(full).answer()),
+                Err(error) => Verdict::Refuse(error.answer()),
             },
             Outcome::Broadcast => Verdict::Broadcast,
             _ => Verdict::Refuse(core.answer(event, &decision)),
@@ -169,15 +169,6 @@ impl Core {
                 answer
             })
         })
-    }
-
-    /// Says whether the disk has room; a deletion makes some, or leads to it.
-    async fn has_room_for(self: &Arc<Self>, event: &Event) -> Result<(), GraspError> {
-        if kinds::is_request(event.kind) {
-            return Ok(());
-        }
-        let look = |core: &Self| core.repositories.check_free_space();
-        Ok(self.blocking("grasp.look", look).await??)
     }
 
     /// Asks admission about an event that just came. Blocks.

@@ -312,6 +312,7 @@ impl Core {
             stall: options.stall,
             payer: push.network.map_or(Payer::Unknown, Payer::Client),
             progress: Some(Arc::clone(progress)),
+            disk_user: self.disk_user(&push.addr, wanted.moves_state_refs),
         };
         let sender = push.sender(wanted);
         let room = || self.repositories.staging_room(&push.addr, &sender);

@@ -324,6 +324,7 @@ async fn contribute_from(
         stall: std::time::Duration::from_secs(60),
         payer: grip_git::Payer::Unknown,
         progress: None,
+        disk_user: grip_git::DiskUser::Maintainer,
     };
     let received = sandbox.receive_apart(&repo.identifier, &pack[..], caps);
     let (signed, staged) = received.await.unwrap().split(&[], &[tip]).await.unwrap();
@@ -480,6 +481,7 @@ async fn a_contributors_pack_must_be_complete() {
         stall: std::time::Duration::from_secs(60),
         payer: grip_git::Payer::Unknown,
         progress: None,
+        disk_user: grip_git::DiskUser::Maintainer,
     };
     let received = sandbox.receive_apart(&hosted.identifier, &pack[..], caps);
     assert!(received.await.is_err());

@@ -306,6 +306,7 @@ async fn a_hidden_tip_of_a_contributor_is_not_given_out_by_its_id() {
         stall: Duration::from_secs(60),
         payer: Payer::Unknown,
         progress: None,
+        disk_user: grip_git::DiskUser::Maintainer,
     };
     let received = sandbox.receive_apart(&repo.identifier, &pack[..], caps);
     let split = received.await.unwrap().split(&[], &[kept, taken]).await;

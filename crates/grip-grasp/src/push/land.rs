@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use grip_git::{
-    ObjectKind, Quarantine, ReceiveError, Sender, StageError, StagedTip, StagingFull,
+    DiskUser, ObjectKind, Quarantine, ReceiveError, Sender, StageError, StagedTip, StagingFull,
 };
 use grip_nostr::{EventId, RepoAddr, State};
 use grip_purgatory::Purgatory;
@@ -95,6 +95,7 @@ impl Denied {
                 refs.extend(lines.map(|of| format!("{}: {}", of.name, of.reason)));
             }
             Self::Pack(ReceiveError::MemoryFull(_)) => {}
+            Self::Pack(ReceiveError::DiskFull(full)) if full.disk_user == DiskUser::Stranger => {}
             Self::Pack(error) if error.is_ours() => {
                 tracing::error!(
                     error = error as &dyn std::error::Error,

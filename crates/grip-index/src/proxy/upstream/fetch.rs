@@ -9,7 +9,7 @@ use std::{
 };
 
 use grip_egress::{Bearer, Egress, Request, RequestPolicy};
-use grip_git::{Caps, Payer, Snapshot, remote};
+use grip_git::{Caps, DiskUser, Payer, Snapshot, remote};
 use grip_github::RepoName;
 use grip_go::{ModulePath, Version, tag};
 use grip_limits::{Lane, Permit, Reason};
@@ -152,6 +152,7 @@ impl Inner {
             stall: self.options.stall,
             payer: Payer::Fetch,
             progress: None,
+            disk_user: DiskUser::Stranger,
         };
         let identifier = unused_identifier();
         let taken = self
