@@ -37,7 +37,7 @@ use crate::{
     status::Board,
     targets::{self, Rules, Threads},
     threads,
-    worker::{Shared, Worker, now_ms},
+    worker::{Shared, Worker, now_ms, unix},
 };
 
 /// Relays whose history is read at once (G02-26).
@@ -234,6 +234,7 @@ async fn look(
             bootstrap: &options.bootstrap,
             may_follow: &may_follow,
             max_relays: options.max_relays,
+            hour: unix() / 3_600,
         };
         let wishes = match &options.plus {
             Some(plus) => {

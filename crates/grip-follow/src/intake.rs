@@ -200,7 +200,7 @@ impl Intake {
                     self.hot.lock().add(event, text, source, now);
                 }
             }
-            Fate::Known | Fate::Foreign(_) | Fate::Worthless | Fate::Failed => {}
+            Fate::Known | Fate::Foreign(_) | Fate::Worthless | Fate::Failed | Fate::OverShare => {}
         }
     }
 
@@ -227,15 +227,18 @@ impl Intake {
     /// Admits events that were kept, each as its relay sent it; returns those that were taken.
     async fn admit_kept(&self, mut kept: Vec<KeptEvent>) -> Vec<Event> {
         kept.sort_by_key(|kept| order(&kept.event));
-        let mut by_network: BTreeMap<_, Vec<KeptEvent>> = BTreeMap::new();
+        let mut by_source: BTreeMap<_, Vec<KeptEvent>> = BTreeMap::new();
         for kept in kept {
-            by_network
-                .entry(kept.source.network)
-                .or_default()
-                .push(kept);
+            let EventSource {
+                network,
+                is_configured,
+                ..
+            } = kept.source;
+            let from_there = by_source.entry((network, is_configured));
+            from_there.or_default().push(kept);
         }
         let mut arrived = Vec::new();
-        for kept in by_network.into_values() {
+        for kept in by_source.into_values() {
             let Some(source) = kept.first().map(|kept| kept.source) else {
                 continue;
             };
@@ -358,6 +361,7 @@ fn fate(event: &Event, admission: &Admission) -> Fate {
         {
             Fate::Refused
         }
+        _ if admission.is_over_share => Fate::OverShare,
         Some("error" | "rate-limited") => Fate::Failed,
         Some("duplicate") => Fate::Known,
         _ if answer.accepted => Fate::Taken,
@@ -433,6 +437,7 @@ mod tests {
                 accepted: false,
                 message: "rate-limited: too many".to_owned(),
             },
+            is_over_share: true,
         };
         for kind in [0, 10_002, 10_317] {
             assert_eq!(
@@ -441,6 +446,12 @@ mod tests {
                 "{kind}"
             );
         }
+        assert_eq!(fate(&event(1_621, "", &[]), &refused), Fate::OverShare);
+        // Others may have filled what else is short.
+        let refused = Admission {
+            is_over_share: false,
+            ..refused
+        };
         assert_eq!(fate(&event(1_621, "", &[]), &refused), Fate::Failed);
     }
 

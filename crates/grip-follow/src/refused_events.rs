@@ -195,6 +195,7 @@ mod tests {
         EventSource {
             origin: Origin::Synced,
             network: Some(NetworkPrefixes::default().network(address)),
+            is_configured: false,
         }
     }
 

@@ -136,7 +136,7 @@ impl Board {
             Fate::Known => 1,
             Fate::Refused => 2,
             Fate::Worthless => 3,
-            Fate::Failed => 4,
+            Fate::Failed | Fate::OverShare => 4,
             Fate::Foreign(_) => 5,
         };
         self.counts[at].fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,8 @@ use crate::{
 
 /// Held announcements that one relay is asked about, each owner's share of them alike.
 const MAX_HELD_OF_ONE: usize = 1_000;
-/// An order among owners that none of them can choose a place in, the same as long as this process lives.
+/// An order among owners that none of them can choose a place in; another one in every hour, so that each has
+/// a turn.
 static LOTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 /// Maintainers and participants of one repository whose requests to vanish are looked for.
 const MAX_KNOWN: usize = 500;
@@ -50,6 +51,8 @@ pub(crate) struct Rules<'a> {
     /// Refuses our own addresses and names that cannot be public.
     pub(crate) may_follow: &'a dyn Fn(&RelayUrl) -> bool,
     pub(crate) max_relays: usize,
+    /// Since 1970.
+    pub(crate) hour: u64,
 }
 
 /// A repository as it is wanted from every relay of it.
@@ -93,7 +96,11 @@ pub(crate) fn plan(
     });
     ranked.truncate(rules.max_relays);
     for (_, target) in &mut ranked {
-        let held = share_of_held(std::mem::take(&mut target.held_places), repositories);
+        let held = share_of_held(
+            std::mem::take(&mut target.held_places),
+            repositories,
+            rules.hour,
+        );
         target.repositories.extend(held);
     }
     let mut of_repository: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -133,7 +140,7 @@ pub(crate) fn plan(
         }
         // What was learnt here may have its state nowhere else.
         let held = held.into_iter().map(|(at, _)| at).collect();
-        for at in share_of_held(held, repositories) {
+        for at in share_of_held(held, repositories, rules.hour) {
             let identifier = &repositories[at].addr.identifier;
             draft.add(Class::Held, &identifier.as_str().into());
         }
@@ -156,7 +163,7 @@ pub(crate) fn plan(
 
 /// Those of the held announcements that a relay is asked about: one of each owner after the other, owners
 /// of what is served here first, so that nobody's many keep out another's.
-fn share_of_held(places: Vec<usize>, repositories: &[FollowedRepository]) -> Vec<usize> {
+fn share_of_held(places: Vec<usize>, repositories: &[FollowedRepository], hour: u64) -> Vec<usize> {
     if places.len() <= MAX_HELD_OF_ONE {
         return places;
     }
@@ -169,7 +176,8 @@ fn share_of_held(places: Vec<usize>, repositories: &[FollowedRepository]) -> Vec
             let owner = &repositories[at].addr.owner;
             let round = counts.entry(owner).or_default();
             *round += 1;
-            (*round, !served.contains(owner), LOTS.hash_one(owner), at)
+            let lot = LOTS.hash_one((hour, owner));
+            (*round, !served.contains(owner), lot, at)
         })
         .collect();
     ranked.sort_unstable();
@@ -346,6 +354,7 @@ mod tests {
             bootstrap,
             may_follow: &is_ours,
             max_relays,
+            hour: 0,
         };
         plan(repositories, threads, wishes, before, &rules)
     }
@@ -465,6 +474,25 @@ mod tests {
         let held = &plans[&url].values[&Class::Held];
         assert!(held.contains("honest"));
         assert_eq!(held.len(), MAX_HELD_OF_ONE);
+    }
+
+    /// Many keys with one held announcement each leave out about as many, and others in each hour.
+    #[test]
+    fn everybody_has_a_turn_among_the_held_announcements_of_a_relay() {
+        let all: Vec<FollowedRepository> = (0..2 * MAX_HELD_OF_ONE)
+            .map(|n| repository(Keys::generate().public_key(), &format!("s{n}"), false, &[]))
+            .collect();
+        let places = || (0..all.len()).collect::<Vec<_>>();
+        let first = share_of_held(places(), &all, 0);
+        assert_eq!(
+            first,
+            share_of_held(places(), &all, 0),
+            "the same all the hour"
+        );
+        let had_a_turn: HashSet<usize> = (0..60)
+            .flat_map(|hour| share_of_held(places(), &all, hour))
+            .collect();
+        assert_eq!(had_a_turn.len(), all.len());
     }
 
     /// What has not changed is kept once, however often it is looked at.

@@ -157,6 +157,7 @@ impl Worker {
             origin: Origin::Synced,
             // What a relay sends counts for its network, as what a client sends does.
             network: socket.address.map(|address| networks.network(address.ip())),
+            is_configured: self.shared.options.is_configured(&self.relay),
         };
         let connection = Connection {
             worker: self,

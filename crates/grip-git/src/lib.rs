@@ -23,6 +23,7 @@ mod refs;
 mod repositories;
 mod request_head;
 mod staged_uploads;
+mod staging_shares;
 mod upload_pack;
 
 pub use change_log::{
@@ -47,10 +48,11 @@ pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError, Snapshot};
 pub use refs::{MoveRecord, Ref, RefChange, RefListing, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
-    AdoptError, Applied, Archived, Discarded, Disk, DiskFull, FetchPackFile, Frozen, Fsck, Garbage,
-    GarbageRemoval, KeptObjects, NamedTips, OpenError, Options, Prepared, RepoError, Repositories,
-    StageError, StagedTip, StorePackFiles, WithheldTips,
+    AdoptError, Applied, Archived, Discarded, Disk, DiskFull, DiskUser, FetchPackFile, Frozen,
+    Fsck, Garbage, GarbageRemoval, KeptObjects, NamedTips, OpenError, Options, Prepared, RepoError,
+    Repositories, StageError, StagedTip, StorePackFiles, WithheldTips,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
+pub use staging_shares::Sender;
 pub use upload_pack::PackStream;
 pub use upload_request::{GitService, Protocol};

@@ -17,7 +17,7 @@ use crate::{
     packs::{MEMORY_PER_OBJECT, QuarantineDir, QuarantinedPack},
     process::{limit_memory_of, read_bounded},
     remote::RemoteError,
-    repositories::{DiskFull, RepoError, Repositories},
+    repositories::{DiskFull, DiskUser, RepoError, Repositories},
 };
 
 mod fetched;
@@ -146,6 +146,8 @@ pub struct Caps {
     pub payer: Payer,
     /// That of the upload it comes with, which makes room where others wait for memory.
     pub progress: Option<Arc<UploadProgress>>,
+    /// Whose bytes they are on the disk.
+    pub disk_user: DiskUser,
 }
 
 impl Repositories {
@@ -167,6 +169,7 @@ impl Repositories {
             stall: options.stall,
             payer: Payer::Unknown,
             progress: None,
+            disk_user: DiskUser::Maintainer,
         };
         self.receive_within(identifier, pack, caps).await
     }
@@ -209,7 +212,7 @@ impl Repositories {
     ) -> BoxFuture<'a, Result<Quarantine, ReceiveError>> {
         Box::pin(async move {
             let options = &self.inner.options;
-            self.has_free_space().await?;
+            self.has_free_space(caps.disk_user).await?;
             let budget = &self.inner.memory;
             let memory = budget.acquire(caps.payer, identifier, MEMORY_TO_TAKE_IN);
             let mut memory = memory.await?;
@@ -315,9 +318,9 @@ impl Repositories {
         .await
     }
 
-    async fn has_free_space(&self) -> Result<(), ReceiveError> {
+    async fn has_free_space(&self, disk_user: DiskUser) -> Result<(), ReceiveError> {
         let repositories = self.clone();
-        let checked = blocking(move || Ok(repositories.check_free_space())).await?;
+        let checked = blocking(move || Ok(repositories.check_free_space(disk_user))).await?;
         Ok(checked?)
     }
 
@@ -363,7 +366,7 @@ impl Repositories {
                 memory.grow_for_objects(objects).await?;
             }
             if total > next_look {
-                self.has_free_space().await?;
+                self.has_free_space(caps.disk_user).await?;
                 next_look = total + BYTES_PER_LOOK;
             }
             let there = held + read;

@@ -53,7 +53,7 @@ pub use collect::{Garbage, GarbageRemoval};
 pub use discard::Discarded;
 pub use disk_state::StorePackFiles;
 pub(crate) use free_space::free_bytes;
-pub use free_space::{Disk, DiskFull};
+pub use free_space::{Disk, DiskFull, DiskUser};
 pub use freeze::{Frozen, KeptObjects};
 pub(crate) use objects::{Failure, list};
 pub use prepare::Prepared;
@@ -83,6 +83,8 @@ pub struct Options {
     pub max_packs: usize,
     /// Free bytes on disk below which no pack is taken; default 256 MiB.
     pub min_free_bytes: u64,
+    /// The same for those who maintain nothing that is served here; default 1 GiB.
+    pub stranger_min_free_bytes: u64,
     /// Other directories to whose disks this applies; default none.
     pub also_kept_free: Vec<PathBuf>,
     /// Bytes of uploads that no event names yet.
@@ -108,6 +110,7 @@ impl Options {
             ref_cache_bytes: 64 << 20,
             max_packs: 20,
             min_free_bytes: 256 << 20,
+            stranger_min_free_bytes: 1 << 30,
             also_kept_free: Vec::new(),
             staging: StagingBudgets::default(),
             memory_bytes: memory::default_limit(),

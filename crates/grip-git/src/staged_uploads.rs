@@ -12,15 +12,16 @@
 //! The record is durable before the pack, and removed after it: a crash leaves a staged upload whose
 //! ref is there, or a record that the next start clears away together with what it names.
 //!
-//! Bytes are the share of the network that sent them, and of the identifier they were sent for. The
-//! oldest upload is never removed to make room: who comes later is told which budget is full.
+//! Bytes are the share of the network that sent them, and of the identifier they were sent for
+//! ([`crate::staging_shares`]). The oldest upload is never removed to make room: who comes later is told which
+//! budget is full.
 //!
 //! All that a contributor repository has is staged for good: it has no store to be promoted into, and
 //! an event that names a tip copies it into those repositories that the event is meant for. So nothing
 //! of it can be read elsewhere before. Its shares are those of [`crate::contributor_quotas`].
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt, fs, io,
     path::{Path, PathBuf},
 };
@@ -29,8 +30,9 @@ use grip_types::{Identifier, Oid, PublicKey, RefName, RepoAddr};
 use parking_lot::Mutex;
 
 use crate::{
-    contributor_quotas::{Contributed, ContributorQuotas, Quota, Unit},
+    contributor_quotas::{ContributorQuotas, Quota, Unit},
     disk, layout,
+    staging_shares::{Sender, Shares},
 };
 
 /// Begins the line of a record that says where the upload came from.
@@ -41,7 +43,8 @@ const SENDER: &str = "from ";
 pub struct StagingBudgets {
     /// For uploads from one network of clients; default 256 MiB.
     pub per_address: u64,
-    /// For uploads to all repositories of one identifier; default 512 MiB.
+    /// For uploads to all repositories of one identifier; default 512 MiB, of which one network has a fifth
+    /// where nobody else has any.
     pub per_identifier: u64,
     /// For contributor repositories, which take no part in the others.
     pub contributors: ContributorQuotas,
@@ -57,6 +60,23 @@ impl Default for StagingBudgets {
     }
 }
 
+impl StagingBudgets {
+    pub(crate) fn quota(&self, budget: &StagingBudget) -> Quota {
+        // The refs of these are bounded by what waits for an event.
+        let bytes = |bytes| Quota {
+            bytes,
+            refs: u64::MAX,
+        };
+        match budget {
+            StagingBudget::Address(_) => bytes(self.per_address),
+            StagingBudget::Identifier(_) => bytes(self.per_identifier),
+            StagingBudget::ContributorAddress(_) => self.contributors.per_address,
+            StagingBudget::Key(_) => self.contributors.per_key,
+            StagingBudget::Target(_) => self.contributors.per_target,
+        }
+    }
+}
+
 /// A budget that an upload does not fit in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.sentence())]
@@ -66,6 +86,8 @@ pub struct StagingFull {
     /// Staged already.
     pub used: u64,
     pub unit: Unit,
+    /// It is what the network of the sender has of the budget while others have the rest.
+    pub is_share: bool,
 }
 
 impl StagingFull {
@@ -73,14 +95,22 @@ impl StagingFull {
         let (budget, unit) = (&self.budget, self.unit);
         let (limit, used) = (unit.amount(self.limit), unit.amount(self.used));
         match budget {
-            StagingBudget::Address | StagingBudget::Identifier(_) => format!(
+            StagingBudget::Address(_) | StagingBudget::Identifier(_) if !self.is_share => format!(
                 "too large: uploads {budget} that no pull request event names yet may have {limit} in \
                  all, and {used} are stored; publish the event of an earlier upload, or push again \
                  when it has expired"
             ),
-            _ => format!(
+            StagingBudget::Address(_) | StagingBudget::Identifier(_) => format!(
+                "too large: of uploads {budget} without an event your address may have {limit}, a \
+                 quarter of what is free, and has {used}; publish an event, or push again later"
+            ),
+            _ if !self.is_share => format!(
                 "over quota: pull requests {budget} may keep {limit} below /prs/, and {used} are \
                  stored; delete one (kind 5), or wait until an upload without an event has expired"
+            ),
+            _ => format!(
+                "over quota: of pull requests {budget} your address may keep {limit} below /prs/, a \
+                 quarter of what is free, and has {used}; delete one (kind 5), or push again later"
             ),
         }
     }
@@ -89,7 +119,8 @@ impl StagingFull {
 /// Whose share of the staged bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StagingBudget {
-    Address,
+    /// Of a network.
+    Address(String),
     Identifier(Identifier),
     /// Of a network, for contributor repositories.
     ContributorAddress(String),
@@ -102,14 +133,14 @@ pub enum StagingBudget {
 impl StagingBudget {
     /// Says whether it is the share of the network that sends.
     pub fn is_of_network(&self) -> bool {
-        matches!(self, Self::Address | Self::ContributorAddress(_))
+        matches!(self, Self::Address(_) | Self::ContributorAddress(_))
     }
 }
 
 impl fmt::Display for StagingBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address | Self::ContributorAddress(_) => f.write_str("from your address"),
+            Self::Address(_) | Self::ContributorAddress(_) => f.write_str("from your address"),
             Self::Identifier(identifier) => write!(f, "to repositories named {identifier}"),
             Self::Key(_) => f.write_str("below this npub"),
             Self::Target(identifier) => write!(f, "for repositories named {identifier}"),
@@ -149,6 +180,16 @@ pub(crate) struct StagedUpload {
     pub(crate) tips: Vec<(RefName, Oid)>,
 }
 
+impl StagedUpload {
+    /// What it takes of each share.
+    pub(crate) fn quota(&self) -> Quota {
+        Quota {
+            bytes: self.bytes,
+            refs: self.tips.len() as u64,
+        }
+    }
+}
+
 /// All staged uploads, as the records on disk say. Bounded by the budgets, and in number by the
 /// refs that purgatory holds.
 #[derive(Default)]
@@ -159,9 +200,7 @@ pub(crate) struct StagedUploads {
 #[derive(Default)]
 struct Ledger {
     uploads: BTreeMap<RepoAddr, Vec<StagedUpload>>,
-    by_sender: HashMap<String, u64>,
-    by_identifier: HashMap<Identifier, u64>,
-    contributed: Contributed,
+    shares: Shares,
     /// Whose contributor repositories have something, by identifier.
     contributors: BTreeMap<Identifier, BTreeSet<PublicKey>>,
 }
@@ -172,14 +211,17 @@ impl StagedUploads {
         &self,
         repo: &RepoAddr,
         upload: StagedUpload,
+        is_maintainer: bool,
         budgets: &StagingBudgets,
     ) -> Result<(), StagingFull> {
         let mut ledger = self.ledger.lock();
-        let more = Quota {
-            bytes: upload.bytes,
-            refs: upload.tips.len() as u64,
+        let sender = Sender {
+            network: upload.sender.clone(),
+            is_maintainer,
         };
-        ledger.check(repo, upload.sender.as_deref(), more, budgets)?;
+        ledger
+            .shares
+            .check(repo, &sender, upload.quota(), budgets)?;
         ledger.put(repo, upload);
         Ok(())
     }
@@ -193,27 +235,24 @@ impl StagedUploads {
     pub(crate) fn room(
         &self,
         repo: &RepoAddr,
-        sender: Option<&str>,
+        sender: &Sender,
         budgets: &StagingBudgets,
     ) -> Result<u64, StagingFull> {
         let ledger = self.ledger.lock();
-        ledger.check(repo, sender, Quota { bytes: 1, refs: 1 }, budgets)?;
-        if repo.is_contributor() {
-            return Ok(ledger.contributed.room(repo, sender, &budgets.contributors));
-        }
-        let of_address = sender.map(|_| budgets.per_address - ledger.of_sender(sender));
-        let of_identifier = budgets.per_identifier - ledger.of_identifier(repo);
-        Ok(of_address.map_or(of_identifier, |room| room.min(of_identifier)))
+        let least = Quota { bytes: 1, refs: 1 };
+        ledger.shares.check(repo, sender, least, budgets)?;
+        Ok(ledger.shares.room(repo, sender, budgets))
     }
 
     pub(crate) fn check(
         &self,
         repo: &RepoAddr,
-        sender: Option<&str>,
+        sender: &Sender,
         more: Quota,
         budgets: &StagingBudgets,
     ) -> Result<(), StagingFull> {
-        self.ledger.lock().check(repo, sender, more, budgets)
+        let ledger = self.ledger.lock();
+        ledger.shares.check(repo, sender, more, budgets)
     }
 
     /// The contributor repositories of an identifier that have something.
@@ -295,57 +334,11 @@ impl StagedUploads {
 }
 
 impl Ledger {
-    fn of_sender(&self, sender: Option<&str>) -> u64 {
-        sender.map_or(0, |sender| self.by_sender.get(sender).copied().unwrap_or(0))
-    }
-
-    fn of_identifier(&self, repo: &RepoAddr) -> u64 {
-        let bytes = self.by_identifier.get(&repo.identifier);
-        bytes.copied().unwrap_or(0)
-    }
-
-    fn check(
-        &self,
-        repo: &RepoAddr,
-        sender: Option<&str>,
-        more: Quota,
-        budgets: &StagingBudgets,
-    ) -> Result<(), StagingFull> {
-        if repo.is_contributor() {
-            let quotas = &budgets.contributors;
-            return self.contributed.check(repo, sender, more, quotas);
-        }
-        let fits = |budget, used: u64, limit| {
-            if used.saturating_add(more.bytes) <= limit {
-                Ok(())
-            } else {
-                Err(StagingFull {
-                    budget,
-                    limit,
-                    used,
-                    unit: Unit::Bytes,
-                })
-            }
-        };
-        if sender.is_some() {
-            let used = self.of_sender(sender);
-            fits(StagingBudget::Address, used, budgets.per_address)?;
-        }
-        let identifier = StagingBudget::Identifier(repo.identifier.clone());
-        fits(identifier, self.of_identifier(repo), budgets.per_identifier)
-    }
-
     fn put(&mut self, repo: &RepoAddr, upload: StagedUpload) {
+        self.shares.add(repo, &upload);
         if repo.is_contributor() {
-            self.contributed.add(repo, &upload);
             let signers = self.contributors.entry(repo.identifier.clone());
             signers.or_default().insert(repo.owner);
-        } else {
-            if let Some(sender) = &upload.sender {
-                *self.by_sender.entry(sender.clone()).or_default() += upload.bytes;
-            }
-            let of_identifier = self.by_identifier.entry(repo.identifier.clone());
-            *of_identifier.or_default() += upload.bytes;
         }
         self.uploads.entry(repo.clone()).or_default().push(upload);
     }
@@ -358,14 +351,7 @@ impl Ledger {
             self.uploads.remove(repo);
             self.forget_contributor(repo);
         }
-        if repo.is_contributor() {
-            self.contributed.remove(repo, &upload);
-            return Some(upload);
-        }
-        if let Some(sender) = &upload.sender {
-            take(&mut self.by_sender, sender, upload.bytes);
-        }
-        take(&mut self.by_identifier, &repo.identifier, upload.bytes);
+        self.shares.remove(repo, &upload);
         Some(upload)
     }
 
@@ -378,16 +364,6 @@ impl Ledger {
             if signers.is_empty() {
                 self.contributors.remove(&repo.identifier);
             }
-        }
-    }
-}
-
-/// Subtracts, and forgets who has nothing left.
-fn take<K: std::hash::Hash + Eq>(counted: &mut HashMap<K, u64>, key: &K, bytes: u64) {
-    if let Some(left) = counted.get_mut(key) {
-        *left = left.saturating_sub(bytes);
-        if *left == 0 {
-            counted.remove(key);
         }
     }
 }
@@ -536,22 +512,26 @@ mod tests {
 
     const SMALL: StagingBudgets = StagingBudgets {
         per_address: 100,
-        per_identifier: 150,
+        per_identifier: 1_000,
         contributors: ContributorQuotas {
             per_address: Quota {
                 bytes: 100,
                 refs: 2,
             },
             per_key: Quota {
-                bytes: 150,
-                refs: 3,
+                bytes: 300,
+                refs: 12,
             },
             per_target: Quota {
-                bytes: 200,
-                refs: 4,
+                bytes: 10_000,
+                refs: 100,
             },
         },
     };
+
+    fn of(network: &str) -> Sender {
+        Sender::of_network(network)
+    }
 
     #[test]
     fn a_contributor_uses_up_shares_of_address_key_and_target() {
@@ -559,18 +539,21 @@ mod tests {
         let a = repo("a");
         let contributor = RepoAddr::contributor(a.owner, a.identifier.clone());
         let other = RepoAddr::contributor(a.owner, repo("b").identifier);
-        let put = |repo, pack, bytes, sender| staged.add(repo, upload(pack, bytes, sender), &SMALL);
+        let put = |repo, pack, bytes, sender| {
+            staged.add(repo, upload(pack, bytes, sender), false, &SMALL)
+        };
         put(&a, "0", 90, Some("x")).unwrap();
-        put(&contributor, "1", 60, Some("x")).unwrap();
-        let full = put(&contributor, "2", 41, Some("x")).unwrap_err();
+        put(&contributor, "1", 40, Some("x")).unwrap();
+        let full = put(&contributor, "2", 61, Some("x")).unwrap_err();
         assert!(matches!(full.budget, StagingBudget::ContributorAddress(_)));
         put(&other, "2", 10, Some("x")).unwrap();
         let full = put(&other, "3", 1, Some("x")).unwrap_err();
         assert_eq!((full.unit, full.limit), (Unit::Refs, 2));
         assert!(full.to_string().contains("2 refs below /prs/"), "{full}");
-        let full = put(&other, "3", 81, Some("y")).unwrap_err();
-        assert!(matches!(full.budget, StagingBudget::Key(_)));
-        assert_eq!(staged.room(&other, Some("y"), &SMALL), Ok(80));
+        let full = put(&other, "3", 63, Some("y")).unwrap_err();
+        assert!(matches!(full.budget, StagingBudget::Key(_)) && full.is_share);
+        assert!(full.to_string().contains("below this npub"), "{full}");
+        assert_eq!(staged.room(&other, &of("y"), &SMALL), Ok(62));
         assert_eq!(
             staged.contributors(&a.identifier),
             std::slice::from_ref(&contributor)
@@ -579,40 +562,102 @@ mod tests {
             staged.remove(repo, pack);
         }
         assert!(staged.contributed().is_empty());
-        assert_eq!(staged.room(&other, Some("y"), &SMALL), Ok(100));
+        assert_eq!(staged.room(&other, &of("y"), &SMALL), Ok(75));
     }
 
     #[test]
     fn each_budget_is_the_share_of_its_own_key() {
         let staged = StagedUploads::default();
         let (a, b) = (repo("a"), repo("b"));
-        staged.add(&a, upload("1", 90, Some("x")), &SMALL).unwrap();
-        let full = staged
-            .add(&b, upload("2", 11, Some("x")), &SMALL)
-            .unwrap_err();
-        assert_eq!(
-            (full.budget.clone(), full.used),
-            (StagingBudget::Address, 90)
-        );
+        let put = |repo, pack, bytes, sender| {
+            staged.add(repo, upload(pack, bytes, sender), false, &SMALL)
+        };
+        put(&a, "1", 90, Some("x")).unwrap();
+        let full = put(&b, "2", 11, Some("x")).unwrap_err();
+        assert!(matches!(full.budget, StagingBudget::Address(_)));
+        assert_eq!(full.used, 90);
         assert!(full.to_string().contains("from your address"), "{full}");
-        let full = staged
-            .add(&a, upload("2", 61, Some("y")), &SMALL)
-            .unwrap_err();
-        assert!(matches!(full.budget, StagingBudget::Identifier(_)));
+        put(&a, "2", 800, None).unwrap();
+        let full = put(&a, "3", 111, None).unwrap_err();
+        assert!(matches!(full.budget, StagingBudget::Identifier(_)) && !full.is_share);
         assert!(full.to_string().contains("named a"), "{full}");
-        assert_eq!(staged.room(&a, Some("x"), &SMALL), Ok(10));
-        assert_eq!(staged.room(&a, Some("y"), &SMALL), Ok(60));
-        assert_eq!(staged.room(&b, Some("y"), &SMALL), Ok(100));
-        assert_eq!(staged.room(&b, None, &SMALL), Ok(150));
+        assert!(staged.room(&a, &of("x"), &SMALL).is_err());
+        assert_eq!(staged.room(&a, &of("y"), &SMALL), Ok(27));
+        assert_eq!(staged.room(&b, &of("x"), &SMALL), Ok(10));
+        assert_eq!(staged.room(&b, &of("y"), &SMALL), Ok(100));
+        assert_eq!(staged.room(&b, &Sender::default(), &SMALL), Ok(1_000));
+    }
+
+    /// Whose share the uploads to one name are: each network's a quarter of what is free.
+    #[test]
+    fn networks_that_stage_all_they_may_leave_room_to_the_next_and_all_to_a_maintainer() {
+        let budgets = StagingBudgets {
+            per_address: 1_000,
+            ..SMALL
+        };
+        let (staged, a) = (StagedUploads::default(), repo("a"));
+        for network in 0..4 {
+            let sender = network.to_string();
+            // In several pushes: what came before counts.
+            for n in 0.. {
+                let next = upload(&format!("{network}-{n}"), 10, Some(&sender));
+                if let Err(full) = staged.add(&a, next, false, &budgets) {
+                    assert!(
+                        full.is_share && full.to_string().contains("your address"),
+                        "{full}"
+                    );
+                    break;
+                }
+            }
+        }
+        assert_eq!(staged.totals().bytes, 590);
+        assert_eq!(staged.room(&a, &of("next"), &budgets), Ok(102));
+        let maintainer = Sender {
+            is_maintainer: true,
+            ..of("3")
+        };
+        let room = staged.room(&a, &maintainer, &budgets).unwrap();
+        assert_eq!(room, 1_000 - 590);
+        let own = upload("own", room, Some("3"));
+        staged.add(&a, own, true, &budgets).unwrap();
+    }
+
+    /// Four networks closed a key by refs of a few bytes, and thirty-two of them a target.
+    #[test]
+    fn refs_of_many_networks_close_neither_a_key_nor_a_target() {
+        let budgets = StagingBudgets::default();
+        let a = repo("a");
+        let staged = StagedUploads::default();
+        let fill = |repo: &RepoAddr, network: u8| {
+            let sender = network.to_string();
+            let uploads = (0..64).map(|n| upload(&format!("{network}-{n}"), 10, Some(&sender)));
+            for next in uploads {
+                if staged.add(repo, next, false, &budgets).is_err() {
+                    break;
+                }
+            }
+        };
+        let of_key = RepoAddr::contributor(a.owner, a.identifier.clone());
+        for network in 0..4 {
+            fill(&of_key, network);
+        }
+        assert!(staged.room(&of_key, &of("next"), &budgets).is_ok());
+        for network in 4..40 {
+            let owner = PublicKey::from_byte_array([network; 32]);
+            fill(&RepoAddr::contributor(owner, a.identifier.clone()), network);
+        }
+        let honest = RepoAddr::contributor(PublicKey::from_byte_array([99; 32]), a.identifier);
+        assert!(staged.room(&honest, &of("next"), &budgets).is_ok());
     }
 
     #[test]
     fn what_is_removed_leaves_no_trace() {
         let staged = StagedUploads::default();
         let a = repo("a");
-        staged.add(&a, upload("1", 90, Some("x")), &SMALL).unwrap();
-        staged.add(&a, upload("2", 60, Some("y")), &SMALL).unwrap();
-        assert!(staged.room(&a, Some("z"), &SMALL).is_err());
+        for (pack, bytes, sender) in [("1", 90, Some("x")), ("2", 60, Some("y"))] {
+            let upload = upload(pack, bytes, sender);
+            staged.add(&a, upload, false, &SMALL).unwrap();
+        }
         assert_eq!(
             staged.totals(),
             StagedTotals {
@@ -626,8 +671,7 @@ mod tests {
         }
         assert_eq!(staged.totals(), StagedTotals::default());
         let ledger = staged.ledger.lock();
-        assert!(ledger.uploads.is_empty() && ledger.by_sender.is_empty());
-        assert!(ledger.by_identifier.is_empty());
+        assert!(ledger.uploads.is_empty() && ledger.shares.is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 
 use grip_db::DbError;
-use grip_git::{DiskFull, RefUpdateError, RepoError};
+use grip_git::{DiskFull, DiskUser, RefUpdateError, RepoError};
 use grip_nostr::RepoAddr;
 use grip_purgatory::Full;
 use grip_relay::{Answer, WriteError};
@@ -84,7 +84,11 @@ impl GraspError {
 
     /// Says whether the sender is to slow down, as opposed to us having failed.
     pub(crate) fn is_overload(&self) -> bool {
-        matches!(self, Self::Full(_) | Self::Busy(_))
+        match self {
+            Self::Full(_) | Self::Busy(_) => true,
+            Self::DiskFull(full) => full.disk_user == DiskUser::Stranger,
+            _ => false,
+        }
     }
 
     /// Why a repository could not be looked at to its end, if that is it: nothing was found wrong.

@@ -58,6 +58,13 @@ impl HostedRepositories {
         owners.values().any(|of_one| of_one.contains_key(key))
     }
 
+    /// Says whether somebody has a repository that is served here.
+    pub(crate) fn has_served(&self, key: &PublicKey) -> bool {
+        let owners = self.owners.read();
+        let mut of_each = owners.values();
+        of_each.any(|of_one| is_served(of_one.get(key).copied()))
+    }
+
     pub(crate) fn set(&self, addr: &RepoAddr, status: RepositoryStatus) {
         let mut owners = self.owners.write();
         let of_identifier = owners.entry(addr.identifier.clone()).or_default();

@@ -54,7 +54,7 @@ impl WritePolicy for Grasp {
             Err(error) => return Ok(Verdict::Refuse(GraspError::from(error).answer())),
         };
         Ok(match decision.outcome {
-            Outcome::Serve => match core.repositories.check_free_space() {
+            Outcome::Serve => match core.has_room(event, &NodeView::new(core, view)) {
                 Ok(()) => {
                     let is_new = decision.effects.contains(&Effect::NoteNewcomer);
                     if is_new && !core.newcomers.add(event.pubkey, event.kind, now.into()) {
@@ -67,7 +67,7 @@ impl WritePolicy for Grasp {
                     }
                     Verdict::Store
                 }
-                Err(full) => Verdict::Refuse(GraspError::from(full).answer()),
+                Err(error) => Verdict::Refuse(error.answer()),
             },
             Outcome::Broadcast => Verdict::Broadcast,
             _ => Verdict::Refuse(core.answer(event, &decision)),
@@ -83,8 +83,8 @@ impl WritePolicy for Grasp {
         git.contains(&event.kind) || kinds::is_request(event.kind) || PullRequest::is_one(event)
     }
 
-    fn share(&self, event: &Event, origin: Origin) -> Option<Share> {
-        let is_unrelated = match origin {
+    fn share(&self, event: &Event, source: EventSource) -> Option<Share> {
+        let is_unrelated = match source.origin {
             // A pull request makes a ref in other people's repositories.
             Origin::Submitted => {
                 kinds::TAKEN_FROM_ANYBODY.contains(&event.kind)
@@ -101,9 +101,13 @@ impl WritePolicy for Grasp {
         if is_unrelated {
             return Some(Share::Unrelated);
         }
-        // What is deferred has its bounds where it waits.
-        let is_related = origin == Origin::Submitted && !self.defers(event);
-        is_related.then_some(Share::Related)
+        match source.origin {
+            // What is deferred has its bounds where it waits.
+            Origin::Submitted => (!self.defers(event)).then_some(Share::Related),
+            // Who runs a relay can have any number of keys sign what relates to something here, and it
+            // stays. The relays that the operator named are trusted with it.
+            Origin::Synced => (!source.is_configured).then_some(Share::Synced),
+        }
     }
 
     fn share_bytes(&self, event: &Event, bytes: usize) -> usize {
@@ -163,15 +167,6 @@ impl Core {
                 answer
             })
         })
-    }
-
-    /// Says whether the disk has room; a deletion makes some, or leads to it.
-    async fn has_room_for(self: &Arc<Self>, event: &Event) -> Result<(), GraspError> {
-        if kinds::is_request(event.kind) {
-            return Ok(());
-        }
-        let look = |core: &Self| core.repositories.check_free_space();
-        Ok(self.blocking("grasp.look", look).await??)
     }
 
     /// Asks admission about an event that just came. Blocks.

@@ -9,6 +9,7 @@ mod contributors;
 mod damage;
 mod denials;
 mod departures;
+mod disk_room;
 mod effects;
 mod enforce;
 mod error;

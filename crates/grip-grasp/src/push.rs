@@ -26,7 +26,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use grip_git::{
-    Caps, Payer, Quarantine, ReceiveError,
+    Caps, Payer, Quarantine, ReceiveError, Sender,
     push_request::{Capabilities, PushRequest, ReadError},
     report,
 };
@@ -97,8 +97,6 @@ type Body = Box<dyn AsyncRead + Send + Unpin>;
 /// What a client asks for.
 struct Push {
     addr: RepoAddr,
-    /// Whose share of the staged bytes it may use up.
-    sender: Option<String>,
     /// None where no bound per network applies.
     network: Option<ClientNetwork>,
     commands: Vec<RefEdit>,
@@ -112,7 +110,6 @@ impl Push {
         Self {
             addr,
             network,
-            sender: network.map(|network| network.to_string()),
             commands: request.commands,
             has_pack,
             capabilities: request.capabilities,
@@ -140,6 +137,14 @@ impl Push {
         Ok(())
     }
 
+    /// Whose share of the staged bytes it may use up.
+    fn sender(&self, wanted: &WantedTips) -> Sender {
+        Sender {
+            network: self.network.map(|network| network.to_string()),
+            is_maintainer: wanted.moves_state_refs,
+        }
+    }
+
     fn refused(&self, reason: &str) -> Bytes {
         let names = self
             .commands
@@ -157,11 +162,14 @@ impl Push {
 
 /// What of a push is of the budgets of strangers.
 fn contribution<'a>(push: &'a Push, wanted: &'a WantedTips) -> Option<Contribution<'a>> {
-    let is_one = wanted.is_contribution && !push.addr.is_contributor();
-    is_one.then_some(Contribution {
+    // What a contributor repository keeps has quotas of its own, which a deletion frees; copies of it may
+    // stay elsewhere, so that what is sent is of the day of its network all the same.
+    let repository = (!push.addr.is_contributor()).then_some(&push.addr);
+    let has_budget = push.network.is_some() || repository.is_some();
+    (wanted.is_contribution && has_budget).then_some(Contribution {
         network: push.network,
         authors: &wanted.authors,
-        repository: &push.addr,
+        repository,
     })
 }
 
@@ -328,11 +336,10 @@ impl Core {
             stall: options.stall,
             payer: push.network.map_or(Payer::Unknown, Payer::Client),
             progress: Some(Arc::clone(progress)),
+            disk_user: self.disk_user(&push.addr, wanted.moves_state_refs),
         };
-        let room = || {
-            self.repositories
-                .staging_room(&push.addr, push.sender.as_deref())
-        };
+        let sender = push.sender(wanted);
+        let room = || self.repositories.staging_room(&push.addr, &sender);
         if wanted.signed.is_empty() && !wanted.staged.is_empty() {
             caps.max_pack_bytes = caps.max_pack_bytes.min(room()?);
         }
@@ -359,10 +366,9 @@ impl Core {
                 )
             }
             Err(ReceiveError::TooBig { limit }) if limit < options.max_pack_bytes => {
-                let sender = push.sender.as_deref();
                 let full = self
                     .repositories
-                    .check_staging(&push.addr, sender, limit + 1, 1);
+                    .check_staging(&push.addr, &sender, limit + 1, 1);
                 Err(full
                     .err()
                     .map_or(Denied::Pack(ReceiveError::TooBig { limit }), Denied::from))
@@ -371,8 +377,7 @@ impl Core {
         }
     }
 
-    /// Bytes that a push of pull requests of others may bring; none where that has no bound of its own:
-    /// contributor repositories have theirs.
+    /// Bytes that a push of pull requests of others may bring; none where that has no bound of its own.
     fn contribution_room(&self, push: &Push, wanted: &WantedTips) -> Result<Option<u64>, Denied> {
         let Some(contribution) = contribution(push, wanted) else {
             return Ok(None);

@@ -19,6 +19,8 @@ pub struct Admission {
     /// Its id and signature are true.
     pub is_authentic: bool,
     pub answer: Answer,
+    /// It was refused because its network has used up its share.
+    pub is_over_share: bool,
 }
 
 impl Relay {
@@ -41,33 +43,24 @@ impl Relay {
         };
         let Some(checked) = shared.checkers.run(source.network, check).await else {
             let answer = Answer::refused("error: this event could not be checked");
-            let is_authentic = false;
-            return vec![
-                Admission {
-                    is_authentic,
-                    answer
-                };
-                count
-            ];
+            return vec![Admission::unauthentic(answer); count];
         };
         let mut admitted = Vec::with_capacity(count);
         let mut run = Vec::new();
         for event in checked {
-            match event {
-                Ok(event) if !policy.defers(&event) => {
-                    match take_share(shared, policy.as_ref(), source, &event) {
-                        Ok(taken) => run.push((event, taken)),
-                        Err(answer) => {
-                            admitted.extend(judge_run(shared, policy, &mut run, source).await);
-                            admitted.push(Admission::authentic(answer));
-                        }
-                    }
-                }
+            let taken = event.and_then(|event| {
+                let taken = take_share(shared, policy.as_ref(), source, &event);
+                let taken = taken.map_err(Admission::over_share)?;
+                Ok((event, taken))
+            });
+            match taken {
+                Ok((event, taken)) if !policy.defers(&event) => run.push((event, taken)),
                 other => {
                     admitted.extend(judge_run(shared, policy, &mut run, source).await);
                     admitted.push(match other {
-                        Ok(event) => {
-                            Admission::authentic(settle(shared, policy, event, None, source).await)
+                        Ok((event, taken)) => {
+                            let settled = settle(shared, policy, event, taken, source);
+                            Admission::authentic(settled.await)
                         }
                         Err(refused) => refused,
                     });
@@ -84,6 +77,21 @@ impl Admission {
         Self {
             is_authentic: true,
             answer,
+            is_over_share: false,
+        }
+    }
+
+    fn unauthentic(answer: Answer) -> Self {
+        Self {
+            is_authentic: false,
+            ..Self::authentic(answer)
+        }
+    }
+
+    fn over_share(answer: Answer) -> Self {
+        Self {
+            is_over_share: true,
+            ..Self::authentic(answer)
         }
     }
 }
@@ -129,7 +137,7 @@ pub(crate) fn take_share(
     source: EventSource,
     event: &Event,
 ) -> Result<Option<TakenBytes>, Answer> {
-    let share = policy.share(event, source.origin);
+    let share = policy.share(event, source);
     let (Some(network), Some(share)) = (source.network, share) else {
         return Ok(None);
     };
@@ -162,7 +170,7 @@ fn authenticate(checked: Checked) -> Result<Event, Admission> {
     };
     Err(Admission {
         is_authentic,
-        answer,
+        ..Admission::authentic(answer)
     })
 }
 

@@ -86,6 +86,8 @@ pub struct Limits {
     pub unrelated_bytes: HourlyBytes,
     /// Bytes of events that relate to something served and wait for no data, likewise.
     pub related_bytes: HourlyBytes,
+    /// Bytes of events that were read from relays, per network of relays.
+    pub synced_bytes: HourlyBytes,
     /// Which addresses are one network.
     pub networks: NetworkPrefixes,
 }
@@ -196,6 +198,10 @@ impl Default for Limits {
             related_bytes: HourlyBytes {
                 per_hour: 32 << 20,
                 burst: 32 << 20,
+            },
+            synced_bytes: HourlyBytes {
+                per_hour: 256 << 20,
+                burst: 2 << 30,
             },
             networks: NetworkPrefixes::default(),
         }

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use grip_nostr::{Event, Timestamp};
 use grip_store::{EventView, Put, StoreError};
-use grip_types::{EventSource, Origin};
+use grip_types::EventSource;
 
 /// The rules for events that passed the engine's own checks.
 pub trait WritePolicy: Send + Sync + 'static {
@@ -26,7 +26,7 @@ pub trait WritePolicy: Send + Sync + 'static {
     fn defers(&self, event: &Event) -> bool;
 
     /// Says which share of its network an event takes of, if any.
-    fn share(&self, _event: &Event, _origin: Origin) -> Option<Share> {
+    fn share(&self, _event: &Event, _source: EventSource) -> Option<Share> {
         None
     }
 
@@ -40,7 +40,7 @@ pub trait WritePolicy: Send + Sync + 'static {
     fn noted(&self, _event: &Event, _answer: &Answer) {}
 }
 
-/// The bytes of events that one network may send in an hour.
+/// The bytes of events that one network of clients or relays may send in an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// Of those that are taken from anybody, related to something served or not, or cost others more
@@ -48,6 +48,8 @@ pub enum Share {
     Unrelated,
     /// Of those that are taken because they relate to something served.
     Related,
+    /// Of those that were read from a relay, whether they wait for data or not.
+    Synced,
 }
 
 /// What becomes of an event.

@@ -39,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) rates: AddressRates,
     pub(crate) unrelated: BytesPerHour,
     pub(crate) related: BytesPerHour,
+    pub(crate) synced: BytesPerHour,
     /// Bytes of what waits to be sent, is subscribed to or half received, over all connections.
     pub(crate) memory: Arc<Quota>,
     /// Records of open NIP-77 exchanges, over all connections.
@@ -55,6 +56,7 @@ impl Shared {
         match share {
             Share::Unrelated => &self.unrelated,
             Share::Related => &self.related,
+            Share::Synced => &self.synced,
         }
     }
 }
@@ -92,6 +94,7 @@ impl Relay {
             rates: AddressRates::new(limits.address_rates),
             unrelated: BytesPerHour::new(limits.unrelated_bytes),
             related: BytesPerHour::new(limits.related_bytes),
+            synced: BytesPerHour::new(limits.synced_bytes),
             memory: Quota::new(limits.memory_bytes),
             records: Quota::new(limits.reconciliation_records_total),
             in_flight: InFlight::new(limits.in_flight_bytes_total),
@@ -187,5 +190,6 @@ async fn sweep(shared: Arc<Shared>) {
         shared.rates.forget_idle();
         shared.unrelated.forget_idle();
         shared.related.forget_idle();
+        shared.synced.forget_idle();
     }
 }

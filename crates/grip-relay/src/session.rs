@@ -144,8 +144,8 @@ pub(crate) async fn serve<S, E>(
         network: counted,
         rates: ConnectionRates::new(limits.connection_rates, network),
         source: EventSource {
-            origin: Origin::Submitted,
             network: counted,
+            ..Origin::Submitted.into()
         },
         silent_since: Mutex::new(Some(Instant::now())),
         shared: Arc::clone(&shared),

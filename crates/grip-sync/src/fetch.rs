@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, error::Error, fmt, future::Future};
 
 use grip_egress::{EgressError, Forbidden};
-use grip_git::{ReceiveError, remote::RemoteError};
+use grip_git::{DiskUser, ReceiveError, remote::RemoteError};
 use grip_limits::{Permit, Refused};
 use grip_types::{ErrorChain, Identifier, Oid};
 use url::Url;
@@ -38,6 +38,8 @@ pub struct Job<'a> {
     pub first: &'a BTreeSet<Oid>,
     /// Counts what comes.
     pub meter: &'a Meter,
+    /// Whose bytes they are on the disk.
+    pub disk_user: DiskUser,
 }
 
 /// What came of it.

@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use bytes::Bytes;
 use grip_egress::{Bearer, DocumentResponse, Egress, Forbidden, Preflight, Request, RequestPolicy};
 use grip_git::{
-    Caps, Payer, RepoError, Repositories,
+    Caps, DiskUser, Payer, RepoError, Repositories,
     remote::{self, RemoteRef, Version},
 };
 use grip_limits::Permit;
@@ -55,6 +55,8 @@ pub struct GitOptions {
     pub max_refs: usize,
     /// Nobody is asked while less than this is free on the disk; default 256 MiB.
     pub min_free_bytes: u64,
+    /// The same for what no author wants who maintains something served here; default 1 GiB.
+    pub stranger_min_free_bytes: u64,
     /// The least that a host may send on average, in bytes a second; default 8 KiB.
     pub min_rate: u64,
     /// For so long it may send less, since it may have to count its objects first; default 2 min.
@@ -68,6 +70,7 @@ impl Default for GitOptions {
             stall: Duration::from_secs(60),
             max_refs: 100_000,
             min_free_bytes: 256 << 20,
+            stranger_min_free_bytes: 1 << 30,
             min_rate: 8 << 10,
             rate_grace: Duration::from_secs(120),
         }
@@ -98,7 +101,7 @@ impl GitFetch {
             credentials: Arc::new(|_| None),
             preflight: None,
             knowledge: Arc::default(),
-            floor: Arc::new(FreeSpace::new(options.min_free_bytes)),
+            floor: Arc::new(FreeSpace::default()),
         }
     }
 
@@ -219,9 +222,14 @@ impl GitFetch {
     }
 
     /// Reserves room on the disk for what a host may send.
-    async fn reserve(&self) -> Result<SpacePermit, FetchError> {
+    async fn reserve(&self, disk_user: DiskUser) -> Result<SpacePermit, FetchError> {
         let free = self.free_bytes().await?;
-        self.floor.reserve(free, Instant::now())
+        let options = &self.options;
+        let floor = match disk_user {
+            DiskUser::Maintainer => options.min_free_bytes,
+            DiskUser::Stranger => options.min_free_bytes.max(options.stranger_min_free_bytes),
+        };
+        self.floor.reserve(floor, free, Instant::now())
     }
 
     /// Ends when the disk has no more room for what comes.
@@ -270,6 +278,7 @@ impl GitFetch {
             stall: self.options.stall,
             payer: Payer::Fetch,
             progress: None,
+            disk_user: job.disk_user,
         };
         let wanted = job.wants.iter().copied().collect();
         let receiving =
@@ -297,7 +306,7 @@ impl Fetch for GitFetch {
     }
 
     async fn fetch(&self, job: Job<'_>, permit: Permit) -> Result<Fetched, FetchError> {
-        let space = match self.reserve().await {
+        let space = match self.reserve(job.disk_user).await {
             Ok(space) => space,
             Err(error) => {
                 permit.unused();

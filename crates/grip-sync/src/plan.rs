@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use grip_git::DiskUser;
 use grip_types::{Domain, Oid, Owner};
 use url::Url;
 
@@ -39,6 +40,16 @@ impl Target {
             return self.owners.clone();
         }
         strangers
+    }
+
+    /// Whose bytes they are on the disk: a maintainer's if any of the authors is one, so that nobody's fetch
+    /// is put off for what others put beside his own events.
+    pub(crate) fn disk_user(&self) -> DiskUser {
+        if self.owners.iter().any(|owner| owner.is_served) {
+            DiskUser::Maintainer
+        } else {
+            DiskUser::Stranger
+        }
     }
 
     fn add_owner(&mut self, owner: Owner) {

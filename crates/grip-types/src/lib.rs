@@ -16,6 +16,7 @@ mod ref_edit;
 mod ref_name;
 mod repo_addr;
 mod service;
+mod shared_use;
 
 /// The one thing of nostr that is known here.
 pub use nostr::prelude::PublicKey;
@@ -33,3 +34,4 @@ pub use ref_edit::RefEdit;
 pub use ref_name::{InvalidRefName, RefName};
 pub use repo_addr::{CONTRIBUTORS, RepoAddr};
 pub use service::{InvalidService, Service};
+pub use shared_use::{SharedUse, whole_share};

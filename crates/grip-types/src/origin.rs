@@ -15,12 +15,14 @@ pub enum Origin {
     Synced,
 }
 
-/// The origin of an event, and the network of the client that sent it.
+/// The origin of an event, and the network of the client or relay that sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventSource {
     pub origin: Origin,
-    /// None where no bound per network applies: of synced events, and of the operator's own tools.
+    /// None where no bound per network applies, as for the operator's own tools.
     pub network: Option<ClientNetwork>,
+    /// The operator named the relay it was read from.
+    pub is_configured: bool,
 }
 
 impl From<Origin> for EventSource {
@@ -28,6 +30,7 @@ impl From<Origin> for EventSource {
         Self {
             origin,
             network: None,
+            is_configured: false,
         }
     }
 }

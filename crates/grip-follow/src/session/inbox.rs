@@ -49,6 +49,8 @@ pub(crate) enum Fate {
     Worthless,
     /// Could not be decided; another try may.
     Failed,
+    /// The same, because the network of the relay has used up its share of bytes.
+    OverShare,
 }
 
 impl Fate {
@@ -58,6 +60,11 @@ impl Fate {
             self,
             Self::Taken | Self::Known | Self::Refused | Self::Foreign(_)
         )
+    }
+
+    /// Says whether another try may have another end.
+    pub(crate) fn is_undecided(self) -> bool {
+        matches!(self, Self::Failed | Self::OverShare)
     }
 }
 

@@ -1,17 +1,43 @@
 //! The free space on disk below which nothing is taken in.
 //!
 //! The disk is everybody's share: a stranger who fills it would stop the owner's next push in the
-//! middle. So writes end while there is room for what is under way.
+//! middle. So writes end while there is room for what is under way, and those of strangers while there is
+//! room for maintainers: with patience strangers reach their own floor, and never that of all.
 
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use super::Repositories;
 
+/// Whose bytes are to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskUser {
+    /// Somebody who maintains something that is served here.
+    Maintainer,
+    Stranger,
+}
+
 /// A disk has less free space than the node wants to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the disk of this server is full: less than {} MiB are free; try again later", .floor >> 20)]
+#[error("{}", self.sentence())]
 pub struct DiskFull {
     pub floor: u64,
+    /// Whose floor it is; that of maintainers is that of all.
+    pub disk_user: DiskUser,
+}
+
+impl DiskFull {
+    fn sentence(&self) -> String {
+        let floor = self.floor >> 20;
+        match self.disk_user {
+            DiskUser::Maintainer => format!(
+                "the disk of this server is full: less than {floor} MiB are free; try again later"
+            ),
+            DiskUser::Stranger => format!(
+                "the disk of this server is nearly full: the last {floor} MiB are kept for those who \
+                 maintain a repository here; try again later"
+            ),
+        }
+    }
 }
 
 /// A disk that is kept from filling up.
@@ -59,18 +85,29 @@ impl Repositories {
         free_bytes(&self.inner.layout.root)
     }
 
-    /// Says whether something may be written, by [`Options::min_free_bytes`]. Blocking, for a moment.
+    /// Says whether something may be written, by [`Options::min_free_bytes`] and, for a stranger,
+    /// [`Options::stranger_min_free_bytes`]. Blocking, for a moment.
     ///
     /// A disk that does not say how full it is counts as one with room.
     ///
     /// [`Options::min_free_bytes`]: crate::Options::min_free_bytes
-    pub fn check_free_space(&self) -> Result<(), DiskFull> {
+    /// [`Options::stranger_min_free_bytes`]: crate::Options::stranger_min_free_bytes
+    pub fn check_free_space(&self, disk_user: DiskUser) -> Result<(), DiskFull> {
         let options = &self.inner.options;
-        let floor = options.min_free_bytes;
         let root = std::iter::once(&self.inner.layout.root);
-        let mut places = root.chain(&options.also_kept_free);
-        if places.any(|place| free_bytes(place).is_ok_and(|free| free < floor)) {
-            return Err(DiskFull { floor });
+        let places = root.chain(&options.also_kept_free);
+        let free = places.filter_map(|place| free_bytes(place).ok()).min();
+        let floors = [
+            (DiskUser::Maintainer, options.min_free_bytes),
+            (DiskUser::Stranger, options.stranger_min_free_bytes),
+        ];
+        let floors = floors
+            .into_iter()
+            .filter(|(whose, _)| *whose == DiskUser::Maintainer || disk_user == DiskUser::Stranger);
+        for (disk_user, floor) in floors {
+            if free.is_some_and(|free| free < floor) {
+                return Err(DiskFull { floor, disk_user });
+            }
         }
         Ok(())
     }

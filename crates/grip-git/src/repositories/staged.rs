@@ -21,6 +21,7 @@ use crate::{
     receive::{Quarantine, ReceiveError, blocking},
     refs::{self, Ref, RefSnapshot},
     staged_uploads::{self, Records, StagedTotals, StagedUpload, StagingFull},
+    staging_shares::Sender,
 };
 
 use super::{Inner, RepoError, Repositories, read_snapshot, unreachable_repo};
@@ -42,7 +43,7 @@ impl Quarantine {
     }
 
     /// Keeps the objects for `repo` alone, until a ref of `tips` is promoted or the last of them is
-    /// gone. They are the share of `sender`, a network of clients, and of the identifier. Blocking;
+    /// gone. They are the share of the network of `sender`, and of the identifier. Blocking;
     /// durable on return, but without a ref the next start removes them.
     ///
     /// The caller has the objects of the tips in `self` or in the store, and sets the refs next.
@@ -50,7 +51,7 @@ impl Quarantine {
         self,
         repo: &RepoAddr,
         tips: Vec<(RefName, Oid)>,
-        sender: Option<String>,
+        sender: Sender,
     ) -> Result<(), StageError> {
         let Some(pack) = &self.pack else {
             return Ok(());
@@ -78,7 +79,7 @@ impl Quarantine {
         let mut upload = StagedUpload {
             pack: pack.name().to_owned(),
             bytes,
-            sender,
+            sender: sender.network,
             tips,
         };
         let mut known = inner.staged.of(repo).into_iter();
@@ -102,14 +103,20 @@ impl Quarantine {
                     refs: upload.tips.len().saturating_sub(known_tips) as u64,
                 }
             };
-            let (sender, budgets) = (upload.sender.as_deref(), &inner.options.staging);
-            inner.staged.check(repo, sender, more, budgets)?;
+            let sender = Sender {
+                network: upload.sender.clone(),
+                is_maintainer: sender.is_maintainer,
+            };
+            let budgets = &inner.options.staging;
+            inner.staged.check(repo, &sender, more, budgets)?;
             inner.records(repo).write(&upload).map_err(failed)?;
             inner.staged.replace(repo, upload);
             return Ok(());
         }
         let budgets = &inner.options.staging;
-        inner.staged.add(repo, upload.clone(), budgets)?;
+        inner
+            .staged
+            .add(repo, upload.clone(), sender.is_maintainer, budgets)?;
         let moved = inner.records(repo).write(&upload).and_then(|()| {
             fault::point("git.stage.recorded");
             if repo.is_contributor() {
@@ -131,7 +138,7 @@ impl Quarantine {
 
 impl Repositories {
     /// The bytes that `sender` may still stage for `repo`, or the budget that is used up.
-    pub fn staging_room(&self, repo: &RepoAddr, sender: Option<&str>) -> Result<u64, StagingFull> {
+    pub fn staging_room(&self, repo: &RepoAddr, sender: &Sender) -> Result<u64, StagingFull> {
         let inner = &self.inner;
         inner.staged.room(repo, sender, &inner.options.staging)
     }
@@ -140,7 +147,7 @@ impl Repositories {
     pub fn check_staging(
         &self,
         repo: &RepoAddr,
-        sender: Option<&str>,
+        sender: &Sender,
         bytes: u64,
         refs: usize,
     ) -> Result<(), StagingFull> {

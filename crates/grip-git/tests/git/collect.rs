@@ -119,7 +119,9 @@ async fn what_events_siblings_archives_and_staged_uploads_need_stays() {
     let name = name(&format!("refs/nostr/{}", "a".repeat(64)));
     let quarantine = sandbox.receive(&alices, &pack).await.unwrap();
     let tips = vec![(name.clone(), proposal)];
-    quarantine.stage(&alices, tips, None).unwrap();
+    quarantine
+        .stage(&alices, tips, grip_git::Sender::default())
+        .unwrap();
     let edit = set(name.as_str(), proposal);
     sandbox.set(&alices, &[edit]).unwrap();
     let (archives, _) = sandbox.archives().unwrap();

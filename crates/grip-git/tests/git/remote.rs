@@ -19,6 +19,7 @@ pub const CAPS: Caps = Caps {
     max_pack_bytes: 64 << 20,
     stall: Duration::from_secs(30),
     progress: None,
+    disk_user: grip_git::DiskUser::Maintainer,
 };
 
 /// The body of git's answer to a POST, whether or not it ended well.

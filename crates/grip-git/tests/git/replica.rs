@@ -169,7 +169,7 @@ async fn stage(leader: &Sandbox, repo: &RepoAddr, work: &Work, tip: Oid) {
     let received = leader.receive(repo, &pack).await.unwrap();
     let (_, staged) = received.split(&[], &[tip]).await.unwrap();
     let event = format!("refs/nostr/{}", "ab".repeat(32));
-    let sender = Some("192.0.2.7".to_owned());
+    let sender = grip_git::Sender::of_network("192.0.2.7");
     staged
         .stage(repo, vec![(name(&event), tip)], sender)
         .unwrap();

@@ -1,6 +1,8 @@
 //! Uploads that no event names: kept for one repository, promoted, and gone with their last ref.
 
-use grip_git::{Caps, GitService, Protocol, Quarantine, StageError, StagedTotals, StagingBudgets};
+use grip_git::{
+    Caps, GitService, Protocol, Quarantine, Sender, StageError, StagedTotals, StagingBudgets,
+};
 use grip_types::{Oid, RefName, RepoAddr};
 
 use crate::support::*;
@@ -26,7 +28,8 @@ async fn stage(sandbox: &Sandbox, repo: &RepoAddr, work: &Work, tips: &[(String,
     let oids: Vec<Oid> = tips.iter().map(|(_, tip)| *tip).collect();
     let staged = upload(sandbox, repo, work, &oids).await;
     let named: Vec<(RefName, Oid)> = tips.iter().map(|(n, tip)| (name(n), *tip)).collect();
-    staged.stage(repo, named, Some(SENDER.to_owned())).unwrap();
+    let sender = Sender::of_network(SENDER);
+    staged.stage(repo, named, sender).unwrap();
     let edits: Vec<_> = tips.iter().map(|(n, tip)| set(n, *tip)).collect();
     sandbox.set(repo, &edits).unwrap();
 }
@@ -163,7 +166,7 @@ async fn a_restart_keeps_what_has_a_ref_and_removes_the_rest() {
     // Cut before its ref was set.
     let next = work.commit("proposal.txt", "once more\n");
     let cut = upload(&sandbox, &repo, &work, &[next]).await;
-    cut.stage(&repo, vec![(name(&nostr("cd")), next)], None)
+    cut.stage(&repo, vec![(name(&nostr("cd")), next)], Sender::default())
         .unwrap();
     assert!(has(&sandbox, &repo, next));
 
@@ -171,8 +174,10 @@ async fn a_restart_keeps_what_has_a_ref_and_removes_the_rest() {
     assert_eq!(sandbox.staged_totals(), before);
     assert!(has(&sandbox, &repo, tip) && !has(&sandbox, &repo, next));
     assert_eq!(own_packs(&sandbox, &repo).len(), 2, "a pack and its index");
-    let room = sandbox.staging_room(&repo, Some(SENDER)).unwrap();
-    assert_eq!(room, StagingBudgets::default().per_address - before.bytes);
+    let room = |network| sandbox.staging_room(&repo, &Sender::of_network(network));
+    let free = StagingBudgets::default().per_identifier - before.bytes;
+    assert_eq!(room(SENDER), Ok(free / 4 - before.bytes));
+    assert_eq!(room("192.0.2.8"), Ok(free / 4));
     assert!(
         sandbox
             .promote_staged(&repo, &name(&name_of), &tip)
@@ -223,7 +228,7 @@ async fn what_does_not_fit_leaves_nothing_and_names_the_budget() {
         let staged = upload(&sandbox, &repo, &work, &[tip]).await;
         let tips = vec![(name(&nostr("ab")), tip)];
         let full = staged
-            .stage(&repo, tips, Some(SENDER.to_owned()))
+            .stage(&repo, tips, Sender::of_network(SENDER))
             .unwrap_err();
         assert!(matches!(full, StageError::Full(_)), "{full}");
         assert!(full.to_string().contains(part), "{full}");
@@ -254,7 +259,7 @@ async fn a_repository_with_nothing_but_staged_refs_counts_as_empty() {
     let received = sandbox.receive(&repo, &pack).await.unwrap();
     let (_, staged) = received.split(&[], &[tip]).await.unwrap();
     staged
-        .stage(&repo, vec![(name(&nostr("ab")), tip)], None)
+        .stage(&repo, vec![(name(&nostr("ab")), tip)], Sender::default())
         .unwrap();
     sandbox.set(&repo, &[set(&nostr("ab"), tip)]).unwrap();
     assert!(sandbox.remove_empty(&repo).unwrap());
@@ -292,7 +297,7 @@ async fn a_pack_for_both_is_divided() {
             .all(Option::is_none)
     );
     store.promote().unwrap();
-    own.stage(&repo, vec![(name(&nostr("ab")), tip)], None)
+    own.stage(&repo, vec![(name(&nostr("ab")), tip)], Sender::default())
         .unwrap();
     let edits = [set("refs/heads/main", signed), set(&nostr("ab"), tip)];
     sandbox.set(&repo, &edits).unwrap();
@@ -319,12 +324,15 @@ async fn contribute_from(
         stall: std::time::Duration::from_secs(60),
         payer: grip_git::Payer::Unknown,
         progress: None,
+        disk_user: grip_git::DiskUser::Maintainer,
     };
     let received = sandbox.receive_apart(&repo.identifier, &pack[..], caps);
     let (signed, staged) = received.await.unwrap().split(&[], &[tip]).await.unwrap();
     assert!(signed.is_empty() && !staged.is_empty());
     let tips = vec![(name(n), tip)];
-    staged.stage(repo, tips, Some(sender.to_owned())).unwrap();
+    staged
+        .stage(repo, tips, Sender::of_network(sender))
+        .unwrap();
     sandbox.set(repo, &[set(n, tip)]).unwrap();
 }
 
@@ -423,7 +431,10 @@ async fn a_hidden_tip_of_a_contributor_keeps_its_objects_until_it_is_shown_or_dr
 async fn a_ref_that_another_adds_is_no_share_of_the_first_sender() {
     let (sandbox, hosted, work, tip) = scene().await;
     let repo = RepoAddr::contributor(hosted.owner, hosted.identifier.clone());
-    let room = |sender| sandbox.staging_room(&repo, Some(sender)).unwrap();
+    let room = |sender| {
+        let sender = Sender::of_network(sender);
+        sandbox.staging_room(&repo, &sender).unwrap()
+    };
     let (other, all) = ("198.51.100.9", room(SENDER));
     contribute(&sandbox, &repo, &work, tip, &nostr("ab")).await;
     assert!(room(SENDER) < all);
@@ -470,6 +481,7 @@ async fn a_contributors_pack_must_be_complete() {
         stall: std::time::Duration::from_secs(60),
         payer: grip_git::Payer::Unknown,
         progress: None,
+        disk_user: grip_git::DiskUser::Maintainer,
     };
     let received = sandbox.receive_apart(&hosted.identifier, &pack[..], caps);
     assert!(received.await.is_err());

@@ -306,11 +306,16 @@ async fn a_hidden_tip_of_a_contributor_is_not_given_out_by_its_id() {
         stall: Duration::from_secs(60),
         payer: Payer::Unknown,
         progress: None,
+        disk_user: grip_git::DiskUser::Maintainer,
     };
     let received = sandbox.receive_apart(&repo.identifier, &pack[..], caps);
     let split = received.await.unwrap().split(&[], &[kept, taken]).await;
     let tips = vec![(name(&names[0]), kept), (name(&names[1]), taken)];
-    split.unwrap().1.stage(&repo, tips, None).unwrap();
+    split
+        .unwrap()
+        .1
+        .stage(&repo, tips, grip_git::Sender::default())
+        .unwrap();
     let edits = [set(&names[0], kept), set(&names[1], taken)];
     sandbox.set(&repo, &edits).unwrap();
 

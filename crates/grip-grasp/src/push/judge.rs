@@ -65,8 +65,10 @@ impl Judged {
             // Whoever signs it, it stays where it was pushed to.
             let requests = self.authorised.pull_requests.iter();
             let missing = requests.filter(|(id, tip)| !self.current.has_tip(id, tip));
+            let staged: BTreeMap<EventId, Oid> = staged.chain(missing).copied().collect();
             return WantedTips {
-                staged: staged.chain(missing).copied().collect(),
+                is_contribution: !staged.is_empty(),
+                staged,
                 ..WantedTips::default()
             };
         }

@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use grip_git::{ObjectKind, Quarantine, ReceiveError, StageError, StagedTip, StagingFull};
+use grip_git::{
+    DiskUser, ObjectKind, Quarantine, ReceiveError, Sender, StageError, StagedTip, StagingFull,
+};
 use grip_nostr::{EventId, RepoAddr, State};
 use grip_purgatory::Purgatory;
 use grip_tasks::fault;
@@ -98,6 +100,7 @@ impl Denied {
                 refs.extend(lines.map(|of| format!("{}: {}", of.name, of.reason)));
             }
             Self::Pack(ReceiveError::MemoryFull(_)) => {}
+            Self::Pack(ReceiveError::DiskFull(full)) if full.disk_user == DiskUser::Stranger => {}
             Self::Pack(error) if error.is_ours() => {
                 tracing::error!(
                     error = error as &dyn std::error::Error,
@@ -134,6 +137,8 @@ struct Landing {
     /// Those of them whose events came since the push was judged first.
     named: Vec<(EventId, Oid)>,
     state: Option<State>,
+    /// Whose share `staged` is.
+    sender: Sender,
     /// What it took of the budgets of strangers, and how much of that `signed` is.
     taken: Option<TakenBytes>,
     signed_bytes: u64,
@@ -248,11 +253,11 @@ impl Core {
         let tips = tips.chain(named.iter().copied()).collect();
         let objects = Objects::find(push, state.as_ref(), &current, [&signed, &staged])?;
         objects.check_tips()?;
+        let sender = push.sender(wanted);
         if !staged.is_empty() {
             let bytes = staged.bytes().map_err(ViewError::new)?;
-            let (sender, refs) = (push.sender.as_deref(), wanted.staged.len());
             let repositories = &self.repositories;
-            repositories.check_staging(&push.addr, sender, bytes, refs)?;
+            repositories.check_staging(&push.addr, &sender, bytes, wanted.staged.len())?;
         }
         let (mut taken, mut signed_bytes) = (None, 0);
         if wanted.is_contribution {
@@ -291,6 +296,7 @@ impl Core {
             tips,
             named,
             state,
+            sender,
             taken,
             signed_bytes,
         })
@@ -309,7 +315,7 @@ impl Core {
         let tips = landing.tips.iter();
         let tips = tips.map(|(id, tip)| (RefName::for_nostr_event(id.as_bytes()), *tip));
         let tips = tips.collect();
-        let staged = landing.staged.stage(&push.addr, tips, push.sender.clone());
+        let staged = landing.staged.stage(&push.addr, tips, landing.sender);
         staged.map_err(|error| match error {
             StageError::Full(full) => Denied::StagingFull(full),
             other => Denied::Failed(GraspError::staged(&push.addr)(other)),

@@ -3,7 +3,11 @@
 //! Anybody may sign a pull request and push what it names, and that stays for as long as the event is
 //! served. A push of refs of pull requests takes of three budgets: that of the network it comes from, that
 //! of the keys that signed the events, and that of the repository. Each comes back in the course of a day.
-//! One network has at most a quarter of what is free of a repository, so that many leave some to others.
+//! One network has at most a quarter of what is free of a repository, what it used there in the day included,
+//! so that many leave some to others ([`SharedUse`]).
+//!
+//! A push to a contributor repository takes of the first alone: what it keeps has quotas, and what a deletion
+//! frees of them may have been copied into other repositories.
 //!
 //! Bytes that were reserved are refunded unless the push is kept; a refused push costs its network a part
 //! ([`grip_types::Charge`]).
@@ -13,7 +17,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 use grip_git::Unit;
 use grip_nostr::{PublicKey, RepoAddr};
 use grip_purgatory::Millis;
-use grip_types::{ByteLru, Charge, ClientNetwork};
+use grip_types::{ByteLru, Charge, ClientNetwork, SharedUse, whole_share};
 use parking_lot::Mutex;
 
 use crate::policy::PullRequestBytes;
@@ -22,8 +26,6 @@ use crate::policy::PullRequestBytes;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Memory for what is used. What is forgotten beyond it was used longest ago.
 const MAX_BYTES: usize = 8 << 20;
-/// What one network has of the free part of a repository's budget.
-const PER_NETWORK: u64 = 4;
 
 /// What was used of each budget, in memory alone: a restart gives everybody a new day.
 pub(crate) struct RequestBytes(Mutex<ByteLru<Budget, Used>>);
@@ -34,6 +36,8 @@ pub(super) enum Budget {
     Network(ClientNetwork),
     Author(PublicKey),
     Repository(RepoAddr),
+    /// What a network has of that of a repository.
+    NetworkIn(ClientNetwork, RepoAddr),
 }
 
 impl fmt::Display for Budget {
@@ -42,6 +46,7 @@ impl fmt::Display for Budget {
             Self::Network(_) => "from your network",
             Self::Author(_) => "of this author",
             Self::Repository(_) => "to this repository",
+            Self::NetworkIn(..) => "from your network to this repository",
         })
     }
 }
@@ -57,7 +62,8 @@ pub(super) struct Contribution<'a> {
     pub(super) network: Option<ClientNetwork>,
     /// Those who signed the events, as far as they have come.
     pub(super) authors: &'a BTreeSet<PublicKey>,
-    pub(super) repository: &'a RepoAddr,
+    /// None for a contributor repository; then there is a network.
+    pub(super) repository: Option<&'a RepoAddr>,
 }
 
 /// More than is left of a budget.
@@ -90,7 +96,9 @@ impl Default for RequestBytes {
         Self(Mutex::new(ByteLru::new(
             MAX_BYTES,
             |budget, _| match budget {
-                Budget::Repository(addr) => addr.identifier.as_str().len(),
+                Budget::Repository(addr) | Budget::NetworkIn(_, addr) => {
+                    addr.identifier.as_str().len()
+                }
                 Budget::Network(_) | Budget::Author(_) => 0,
             },
         )))
@@ -201,12 +209,19 @@ fn add(all: &mut ByteLru<Budget, Used>, budget: Budget, limit: u64, bytes: u64, 
 impl Contribution<'_> {
     fn budgets(&self, limits: &PullRequestBytes) -> Vec<(Budget, u64)> {
         let network = self.network.map(Budget::Network);
-        let authors = self.authors.iter().copied().map(Budget::Author);
-        let repository = Budget::Repository(self.repository.clone());
         let network = network.map(|it| (it, limits.per_network));
+        let authors = self.authors.iter().copied().map(Budget::Author);
         let authors = authors.map(|it| (it, limits.per_author));
+        let repository = self.repository.map(|addr| {
+            let whole = Budget::Repository(addr.clone());
+            let of_network = self.network.map(|network| {
+                let share = whole_share(limits.per_repository);
+                (Budget::NetworkIn(network, addr.clone()), share)
+            });
+            std::iter::once((whole, limits.per_repository)).chain(of_network)
+        });
         let all = network.into_iter().chain(authors);
-        all.chain([(repository, limits.per_repository)]).collect()
+        all.chain(repository.into_iter().flatten()).collect()
     }
 }
 
@@ -218,10 +233,18 @@ fn least_left(
     now: Millis,
 ) -> RequestsFull {
     let of_each = of.budgets(limits).into_iter().map(|(budget, limit)| {
-        let mut left = limit.saturating_sub(used(all, &budget, limit, now));
-        if of.network.is_some() && matches!(budget, Budget::Repository(_)) {
-            left /= PER_NETWORK;
-        }
+        let own = used(all, &budget, limit, now);
+        let left = match &budget {
+            Budget::NetworkIn(_, addr) => {
+                let whole = Budget::Repository(addr.clone());
+                let shared = SharedUse {
+                    all: used(all, &whole, limits.per_repository, now),
+                    of_network: own,
+                };
+                shared.room(limits.per_repository)
+            }
+            _ => limit.saturating_sub(own),
+        };
         RequestsFull {
             budget,
             limit,
@@ -229,7 +252,7 @@ fn least_left(
         }
     });
     let least = of_each.min_by_key(|it| it.left);
-    least.expect("a repository always has one")
+    least.expect("a push has a repository or a network")
 }
 
 /// What is used of a budget at this moment.
@@ -283,7 +306,7 @@ mod tests {
         let of = |last| Contribution {
             network: network(last),
             authors: &authors,
-            repository: &repository,
+            repository: Some(&repository),
         };
         let room = |last| all.room(&of(last), &LIMITS, at(0)).unwrap();
         drop(all.take(&of(1), 60, &LIMITS, at(0)).unwrap());
@@ -306,7 +329,7 @@ mod tests {
         let of = |network, authors| Contribution {
             network,
             authors,
-            repository: &repository,
+            repository: Some(&repository),
         };
         let first = of(network(1), &authors);
         kept(&all, &first, 60, &LIMITS);
@@ -337,22 +360,43 @@ mod tests {
             let of = Contribution {
                 network: network(n),
                 authors: &authors,
-                repository: &attacked,
+                repository: Some(&attacked),
             };
-            let room = all.room(&of, &limits, at(0)).unwrap();
-            kept(&all, &of, room, &limits);
+            // In many pushes: what came before counts.
+            let mut pushes = 0;
+            while all.room(&of, &limits, at(0)).is_ok() {
+                kept(&all, &of, 1, &limits);
+                pushes += 1;
+            }
+            assert!(pushes <= 200, "{pushes} bytes of one network");
         }
         let authors = key();
         let next = Contribution {
             network: network(99),
             authors: &authors,
-            repository: &attacked,
+            repository: Some(&attacked),
         };
         assert!(all.room(&next, &limits, at(0)).unwrap() > 10);
         let beside = Contribution {
-            repository: &elsewhere,
+            repository: Some(&elsewhere),
             ..next
         };
         assert_eq!(all.room(&beside, &limits, at(0)).unwrap(), 250);
+    }
+
+    /// Anybody may push below another's key: the day of that key is not theirs to use up.
+    #[test]
+    fn a_push_to_a_contributor_repository_is_of_the_day_of_its_network_alone() {
+        let (all, nobody) = (Arc::<RequestBytes>::default(), BTreeSet::new());
+        let of = |last| Contribution {
+            network: network(last),
+            authors: &nobody,
+            repository: None,
+        };
+        kept(&all, &of(1), 100, &LIMITS);
+        let full = all.room(&of(1), &LIMITS, at(0)).unwrap_err();
+        assert!(full.is_of_network(), "{full}");
+        assert_eq!(all.room(&of(2), &LIMITS, at(0)).unwrap(), 100);
+        assert_eq!(all.room(&of(1), &LIMITS, at(12)).unwrap(), 50);
     }
 }

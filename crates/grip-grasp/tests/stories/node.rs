@@ -15,7 +15,7 @@ use grip_db::Db;
 use grip_git::{Options, Quarantine, Repositories};
 use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply, Selection};
 use grip_nostr::{Event, EventId, RepoAddr};
-use grip_relay::{Answer, Limits, Relay, WritePolicy};
+use grip_relay::{Answer, Limits, Relay, Verdict, WritePolicy};
 use grip_store::{EventStore, EventView};
 use grip_tasks::{Ended, TaskGroup};
 use grip_testkit::{Author, WorkTree, wire};
@@ -34,6 +34,7 @@ pub(crate) struct Node {
     dir: TempDir,
     staging: grip_git::StagingBudgets,
     min_free_bytes: u64,
+    stranger_min_free_bytes: u64,
     /// Whose events are refused, over a restart too.
     banned: Mutex<BTreeSet<PublicKey>>,
     blacklist: Selection,
@@ -80,6 +81,7 @@ impl Node {
             dir: TempDir::new().unwrap(),
             staging: Default::default(),
             min_free_bytes: 0,
+            stranger_min_free_bytes: 0,
             banned: Default::default(),
             blacklist: Selection::default(),
             service: SERVICE.to_owned(),
@@ -99,6 +101,7 @@ impl Node {
         let mut options = Options::new(root.join("git"));
         options.staging = self.staging;
         options.min_free_bytes = self.min_free_bytes;
+        options.stranger_min_free_bytes = self.stranger_min_free_bytes;
         let repositories = Repositories::open(options).unwrap();
         let (relay, writer) = Relay::start(store.clone(), Limits::default(), &group);
         let mut policy = Policy::open(Service::parse(&self.service).unwrap());
@@ -135,6 +138,12 @@ impl Node {
     /// Starts again with more free space demanded than any disk has, or none.
     pub(crate) async fn restart_full(&mut self, is_full: bool) {
         self.min_free_bytes = if is_full { u64::MAX } else { 0 };
+        self.restart().await;
+    }
+
+    /// The same for those who maintain nothing that is served.
+    pub(crate) async fn restart_full_for_strangers(&mut self) {
+        self.stranger_min_free_bytes = u64::MAX;
         self.restart().await;
     }
 
@@ -228,6 +237,14 @@ impl Node {
     }
 
     /// Sends an event and expects the text of its `OK true`.
+    /// Has the writer's rules judge an event that is not deferred.
+    pub(crate) fn judge(&self, event: &Event) -> Verdict {
+        let grasp = self.grasp();
+        assert!(!grasp.defers(event));
+        let view = self.running().store.read().unwrap();
+        grasp.judge(event, &view, Timestamp::now()).unwrap()
+    }
+
     pub(crate) async fn accepts(&self, event: &Event, message: &str) {
         let answer = self.send(event).await;
         assert!(answer.accepted, "{answer:?}");

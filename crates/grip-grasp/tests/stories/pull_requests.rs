@@ -241,7 +241,7 @@ async fn refs_of_pull_requests_are_bounded_and_deletions_make_room() {
     let first = request(&one, 1);
     // It is the share of the network that it comes from, unless its author owns something here.
     let grasp = scene.node.grasp();
-    let share = |event: &Event| grasp.share(event, Origin::Submitted);
+    let share = |event: &Event| grasp.share(event, Origin::Submitted.into());
     assert_eq!(share(&first), Some(Share::Unrelated));
     assert_eq!(grasp.share_bytes(&first, 700), 2_048);
     assert_eq!(share(&request(&scene.owner, 1)), None);

@@ -128,12 +128,12 @@ async fn g01_94_an_upload_is_kept_over_a_restart_and_reclaimed_when_its_time_is_
 #[tokio::test]
 async fn g01_98_a_full_budget_is_named_and_hinders_nobody_else() {
     let mut proposal = Proposal::new().await;
-    // Room for one such upload from an address, and for two of one name.
+    // Room for one such upload from an address, and for that of a third network to one name no more.
     proposal.push_from("192.0.2.1").await.taken("");
     let bytes = proposal.scene.node.staged_bytes();
     let staging = StagingBudgets {
-        per_address: bytes + bytes / 2,
-        per_identifier: 2 * bytes + bytes / 2,
+        per_address: bytes + bytes / 10,
+        per_identifier: 5 * bytes + bytes / 2,
         ..StagingBudgets::default()
     };
     proposal.scene.node.restart_with(staging).await;

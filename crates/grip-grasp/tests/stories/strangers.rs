@@ -7,10 +7,11 @@ use std::sync::{
 };
 
 use grip_nostr::Event;
+use grip_relay::Verdict;
 use grip_tasks::fault;
-use grip_testkit::{Author, until_true, within};
+use grip_testkit::{Author, until_true, wire, within};
 
-use crate::node::{HELD, Scene, ZERO, add_repository, addr, announce, later};
+use crate::node::{HELD, Scene, ZERO, add_repository, addr, announce, join, later};
 
 /// Has the first who reaches a point wait there until the sender is dropped.
 fn close(point: &'static str) -> (mpsc::SyncSender<()>, Arc<AtomicBool>) {
@@ -170,5 +171,45 @@ async fn what_depended_on_a_forgotten_announcement_goes_with_it() {
         scene.node.accepts(&announcement, HELD).await;
     }
     assert!(!scene.node.holds(&state).await);
+    scene.node.agrees().await;
+}
+
+/// Whose the last of the disk is: those who maintain something that is served. Patient strangers reached the
+/// floor of all, and the next push of the owner was refused.
+#[tokio::test]
+async fn the_last_of_the_disk_is_left_to_maintainers() {
+    const KEPT: &str = "kept for those who maintain";
+    let mut scene = Scene::new().await;
+    let second = Author::new();
+    join(&scene.node, &scene.owner, &second).await;
+    scene.node.restart_full_for_strangers().await;
+    let (node, owner) = (&scene.node, &scene.owner);
+    let stranger = Author::new();
+    match node.judge(&stranger.issue(owner, "x", "ebb")) {
+        Verdict::Refuse(answer) => {
+            assert!(answer.message.starts_with("rate-limited: "), "{answer:?}");
+            assert!(answer.message.contains(KEPT), "{answer:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    for maintainer in [owner, &second] {
+        let issue = maintainer.issue(owner, "x", "flood");
+        assert_eq!(node.judge(&issue), Verdict::Store);
+    }
+    node.refuses(&announce(&stranger, "y", &[]), KEPT).await;
+    let tip = scene.commit("proposal");
+    let name = format!("refs/nostr/{}", "ab".repeat(32));
+    let mut body = wire::commands(&[(ZERO, &tip, &name)], wire::CAPABILITIES);
+    body.extend(
+        wire::pack(&scene.tree, &tip, Some(&scene.tip))
+            .await
+            .unwrap(),
+    );
+    node.push_bytes(&scene.repo, body).await.refused(KEPT);
+    assert_eq!(node.staged_bytes(), 0);
+
+    let (next, state) = scene.hold_next().await;
+    scene.push_main(&scene.tip, &next).await.taken("");
+    assert!(scene.node.serves(&state));
     scene.node.agrees().await;
 }

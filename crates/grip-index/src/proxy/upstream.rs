@@ -352,8 +352,8 @@ async fn run(inner: Arc<Inner>, mut jobs: FetchJobs, stop: CancellationToken) {
                 let _permit = permit;
                 let FetchContext { wanted, user, .. } = &job.context;
                 let fetching = async {
-                    let _turn = inner.turns.wait(*user).await;
-                    inner.fetch(&job.key, wanted, *user).await
+                    let turn = inner.turns.begin(*user).await;
+                    inner.fetch(&job.key, wanted, *user, turn).await
                 };
                 // Who waits for it is told that the work was cut short.
                 let Some(outcome) = stop.run_until_cancelled(fetching).await else {

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use grip_nostr::{Event, Timestamp};
-use grip_types::{EventSource, Origin};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::Connection;
@@ -159,15 +158,11 @@ fn within_share(connection: &Connection, checked: Checked) -> (Checked, Option<T
     };
     let Connection {
         shared,
-        network,
+        source,
         policy,
         ..
     } = connection;
-    let source = EventSource {
-        origin: Origin::Submitted,
-        network: *network,
-    };
-    match admit::take_share(shared, policy.as_ref(), source, &event) {
+    match admit::take_share(shared, policy.as_ref(), *source, &event) {
         Ok(taken) => (Checked::Event(event), taken),
         Err(answer) => {
             let refused = Checked::Refused {

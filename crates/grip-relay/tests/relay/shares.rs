@@ -1,9 +1,10 @@
 //! Shares of strangers: what one client uses up is its own network's.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use grip_nostr::Event;
-use grip_relay::{Frame, Limits};
+use grip_relay::{Admission, Frame, HourlyBytes, Limits, WritePolicy};
+use grip_types::{EventSource, NetworkPrefixes, Origin};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -275,4 +276,54 @@ async fn bytes_of_events_that_are_not_stored_are_given_back() {
     };
     assert!(message.starts_with("rate-limited:"), "{message}");
     assert!((30..40).contains(&refused), "{refused}");
+}
+
+/// The source of events that a relay at `ip` sends.
+fn relay_at(ip: &str) -> EventSource {
+    EventSource {
+        network: Some(NetworkPrefixes::default().network(ip.parse().unwrap())),
+        ..Origin::Synced.into()
+    }
+}
+
+async fn admit(node: &Node, event: &Event, source: EventSource) -> Admission {
+    let policy: Arc<dyn WritePolicy> = Arc::clone(&node.policy) as _;
+    let texts = vec![json!(["EVENT", event]).to_string().into()];
+    node.relay.admit(&policy, texts, source).await.remove(0)
+}
+
+/// A relay that repositories name may have free keys sign what relates to them without end; whether that waits
+/// for data makes no difference.
+#[tokio::test]
+async fn bytes_of_events_that_are_read_from_relays_are_bounded_by_their_network() {
+    for kind in [1_621, DEFERRED.as_u16()] {
+        let node = Node::with(Limits {
+            synced_bytes: HourlyBytes {
+                per_hour: 1 << 20,
+                burst: 1 << 20,
+            },
+            ..unlimited()
+        });
+        let content = "x".repeat(100_000);
+        let event = || Author::new().event(kind, &content, &[], now());
+        let mut taken = 0;
+        let refused = loop {
+            let admission = admit(&node, &event(), relay_at("192.0.2.1")).await;
+            if !admission.answer.accepted {
+                break admission;
+            }
+            taken += 1;
+            assert!(taken < 12, "1 MiB of 100 kB each are less");
+        };
+        assert!(refused.is_authentic && refused.is_over_share, "{refused:?}");
+        assert_eq!(refused.answer.prefix(), Some("rate-limited"));
+        assert!(taken >= 9, "{taken}");
+        let other = admit(&node, &event(), relay_at("192.0.2.2")).await;
+        assert!(other.answer.accepted && !other.is_over_share, "{other:?}");
+        let configured = EventSource {
+            is_configured: true,
+            ..relay_at("192.0.2.1")
+        };
+        assert!(admit(&node, &event(), configured).await.answer.accepted);
+    }
 }

@@ -70,8 +70,7 @@ impl WritePolicy for TestPolicy {
         }
     }
 
-    fn process_deferred<'a>(&'a self, event: Event, source: EventSource) -> BoxFuture<'a, Answer> {
-        assert_eq!(source.origin, Origin::Submitted);
+    fn process_deferred<'a>(&'a self, event: Event, _source: EventSource) -> BoxFuture<'a, Answer> {
         let mut gate = self.gate.subscribe();
         Box::pin(async move {
             gate.wait_for(|open| *open).await.unwrap();
@@ -84,7 +83,10 @@ impl WritePolicy for TestPolicy {
         event.kind == DEFERRED
     }
 
-    fn share(&self, event: &Event, _origin: Origin) -> Option<Share> {
+    fn share(&self, event: &Event, source: EventSource) -> Option<Share> {
+        if source.origin == Origin::Synced {
+            return (!source.is_configured).then_some(Share::Synced);
+        }
         match event.kind.as_u16() {
             10_317 => Some(Share::Unrelated),
             1_621 => Some(Share::Related),

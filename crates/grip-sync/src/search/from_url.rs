@@ -36,6 +36,7 @@ pub(crate) async fn sync_identifier_from_url<C: SyncContext, F: Fetch>(
         wants: &target.wants,
         first: &target.states,
         meter: &meter,
+        disk_user: target.disk_user(),
     };
     tracing::debug!(%identifier, url = %Shown(&target.url), wants = target.wants.len(), "asking a URL");
     engine.memory.counters.requests.fetch_add(1, Relaxed);

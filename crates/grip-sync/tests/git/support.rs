@@ -80,6 +80,7 @@ impl Desk {
             wants: &wants,
             first: &first,
             meter: &self.meter,
+            disk_user: grip_git::DiskUser::Maintainer,
         };
         let permit = self.throttle.acquire(&domain, Lane::Git).await.unwrap();
         let result = self.fetch.fetch(job, permit).await;

@@ -81,6 +81,10 @@ options! {
         /// Pushes and events are refused while less than this is free on the disk of the
         /// repositories, of the events or of the data directory.
         min_free_bytes: Bytes = "256 MiB";
+        /// The same for those who maintain nothing that is served here: their events, pull requests and first
+        /// pushes are refused, and nothing is fetched for them, while less than this is free. What is between
+        /// the two is left to maintainers. A value below `min_free_bytes` has no effect.
+        stranger_min_free_bytes: Bytes = "1 GiB";
         /// Most that the event store may ever hold. Address space, not disk: the file grows as it
         /// is filled.
         event_map_bytes: Bytes = "64 GiB";
@@ -205,14 +209,17 @@ options! {
         max_pack_bytes: Bytes = "2 GiB", common;
         /// Bytes of pull requests from one address whose events have not come yet.
         staged_max_bytes_per_address: Bytes = "256 MiB";
-        /// Bytes of pull requests to all repositories of one name whose events have not come yet.
+        /// Bytes of pull requests to all repositories of one name whose events have not come yet. One network
+        /// of clients has a quarter of what is free, unless it pushes what a maintainer signed with them.
         staged_max_bytes_per_identifier: Bytes = "512 MiB";
         /// Bytes that pushes of pull requests from one network of clients may add to repositories that
-        /// their authors do not maintain, at once, and as many again in the course of a day.
+        /// their authors do not maintain, those below `/prs/` included, at once, and as many again in the
+        /// course of a day.
         pull_request_max_bytes_per_address: Bytes = "1 GiB", live;
         /// The same for pull requests that one key signed.
         pull_request_max_bytes_per_author: Bytes = "1 GiB", live;
-        /// The same for one repository. One network of clients has a quarter of what is free.
+        /// The same for one repository. One network of clients has a quarter of what is free, what it added
+        /// in the day included.
         pull_request_max_bytes_per_repository: Bytes = "8 GiB", live;
         /// Memory for all git processes together. One that finds none free waits, then is refused; one
         /// network of clients has a quarter at most and half of what is free, repositories of one name
@@ -276,6 +283,12 @@ options! {
         relay_related_bytes_per_hour: Count<u32, 0> = "33554432";
         /// The same in one go.
         relay_related_burst_bytes: Count<u32, 1> = "33554432";
+        /// Bytes of events, with their index entries, that are read in an hour for long from relays of one
+        /// network which repositories name; those that this configuration names have no such limit. What is
+        /// more waits, and its relay is asked less often. 0 lifts the limit.
+        relay_synced_bytes_per_hour: Count<u32, 0> = "268435456";
+        /// The same in one go, such as the first time that a relay is read.
+        relay_synced_burst_bytes: Count<u32, 1> = "2147483648";
         /// Most stored events that one filter brings; with the default, 500 where it names no
         /// limit of its own.
         relay_filter_limit: Positive = "5000", ngit;
@@ -365,10 +378,11 @@ options! {
         prs_max_bytes_per_address: Bytes = "256 MiB";
         /// Pull requests below `/prs/` that came from one network of clients.
         prs_max_refs_per_address: Count<u64, 1> = "64";
-        /// Bytes below `/prs/` of one contributor.
-        prs_max_bytes_per_key: Bytes = "512 MiB";
+        /// Bytes below `/prs/` of one contributor. Anybody may push there before the event is missed: one
+        /// network of clients has a quarter of what is free, and so it has of the three below.
+        prs_max_bytes_per_key: Bytes = "1280 MiB";
         /// Pull requests below `/prs/` of one contributor.
-        prs_max_refs_per_key: Count<u64, 1> = "256";
+        prs_max_refs_per_key: Count<u64, 1> = "320";
         /// Bytes below `/prs/` of all contributors to repositories of one name.
         prs_max_bytes_per_target: Bytes = "4 GiB";
         /// Pull requests below `/prs/` of all contributors to repositories of one name.

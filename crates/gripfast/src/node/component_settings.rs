@@ -299,6 +299,10 @@ pub(crate) fn relay(settings: &Settings) -> Limits {
             per_hour: limits.relay_related_bytes_per_hour,
             burst: limits.relay_related_burst_bytes,
         },
+        synced_bytes: HourlyBytes {
+            per_hour: limits.relay_synced_bytes_per_hour,
+            burst: limits.relay_synced_burst_bytes,
+        },
         networks: networks(settings),
         ..defaults
     }
@@ -462,6 +466,8 @@ mod tests {
         assert_eq!(relay_limits.query_time, defaults.query_time);
         assert_eq!(relay_limits.unrelated_bytes, defaults.unrelated_bytes);
         assert_eq!(relay_limits.related_bytes, defaults.related_bytes);
+        assert_eq!(relay_limits.synced_bytes, defaults.synced_bytes);
+        assert_eq!(contributor_quotas(&usual), ContributorQuotas::default());
         let of_purgatory = Bounds::default();
         assert_eq!(usual_bounds.per_author_bytes, of_purgatory.per_author_bytes);
         assert_eq!(

@@ -340,6 +340,7 @@ pub(super) async fn open(
             max_pack_bytes: settings.limits.max_pack_bytes,
             stall: settings.timeouts.stall_timeout,
             min_free_bytes: settings.storage.min_free_bytes,
+            stranger_min_free_bytes: settings.storage.stranger_min_free_bytes,
             also_kept_free: vec![
                 settings.relay_data_path(),
                 settings.storage.data_dir.clone(),

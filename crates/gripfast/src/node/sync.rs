@@ -44,6 +44,7 @@ pub(super) fn start(
         GitOptions {
             max_pack_bytes: sync.sync_max_pack_bytes,
             min_free_bytes: sync.sync_min_free_bytes,
+            stranger_min_free_bytes: base.settings.storage.stranger_min_free_bytes,
             min_rate: sync.sync_min_bytes_per_second,
             // The silence of a host is noticed below first, which knows whose it is.
             stall: sync.sync_idle_timeout.saturating_mul(2),

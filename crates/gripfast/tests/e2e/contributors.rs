@@ -326,6 +326,45 @@ async fn each_quota_is_told_to_who_exceeds_it() -> Result<()> {
     Ok(())
 }
 
+/// What is deleted frees quotas, and not the day of its network: a copy of it may stay in the repositories it
+/// was for.
+#[tokio::test]
+async fn pushes_and_deletions_in_a_row_end_with_the_day_of_their_network() -> Result<()> {
+    let day = ("GRIPFAST_PULL_REQUEST_MAX_BYTES_PER_ADDRESS", "3500000");
+    let node = Node::start_with(BINARY, &[ON, day]).await?;
+    let it = Contributor::new("sails")?;
+    let from = |it: &Contributor, address: &str| {
+        let header = format!("X-Forwarded-For: {address}");
+        it.tree.git(["config", "http.extraHeader", &header])
+    };
+    from(&it, "203.0.113.7")?;
+    let tip = it.tree.commit_noise(1, 1)?;
+    let mut relay = node.connect().await?;
+    let mut taken = 0;
+    let refused = loop {
+        let more = vec![tag(["subject", &taken.to_string()])];
+        let event = it.request_at(&node, &tip, more);
+        let output = it.push(&node, &tip, &event.id).await?;
+        if !output.ok {
+            break output.stderr;
+        }
+        taken += 1;
+        ensure!(taken < 4, "3.5 MB of 1 MiB each are less");
+        relay.publish_ok(&event).await?;
+        relay
+            .publish_ok(&it.author.delete_events(&[event.id]))
+            .await?;
+        ensure!(it.names(&node).await?.is_empty());
+    };
+    ensure!(taken == 3, "{taken} were taken");
+    ensure!(refused.contains("from your network may add"), "{refused}");
+    from(&it, "203.0.113.8")?;
+    let event = it.request_at(&node, &tip, Vec::new());
+    let output = it.push(&node, &tip, &event.id).await?;
+    ensure!(output.ok, "{}", output.stderr);
+    agrees(&node).await
+}
+
 /// G01-110, G01-122, G01-123: the end of the event is the end of its ref in every view.
 #[tokio::test]
 async fn expiry_and_ban_remove_the_ref_in_every_view() -> Result<()> {

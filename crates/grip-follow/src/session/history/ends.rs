@@ -48,9 +48,8 @@ impl History {
         out: &mut Vec<Output>,
     ) {
         // What a live subscription delivered and could not be decided is asked for again.
-        let is_lost = |(job, _, fate): &&(Option<u64>, [u8; 32], Fate)| {
-            job.is_none() && *fate == Fate::Failed
-        };
+        let is_lost =
+            |(job, _, fate): &&(Option<u64>, [u8; 32], Fate)| job.is_none() && fate.is_undecided();
         let lost = fates.iter().filter(is_lost).map(|(_, id, _)| *id);
         let (unknown, lost): (Vec<_>, Vec<_>) = lost.partition(|id| *id == UNKNOWN_ID);
         self.retry(&lost, 1, now);

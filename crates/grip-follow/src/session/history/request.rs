@@ -243,8 +243,8 @@ impl Request {
             Phase::Ids { asked, .. } if fate.is_authentic() => {
                 asked.remove(id);
             }
-            Phase::Page if fate == Fate::Failed && *id != UNKNOWN_ID => self.undecided.push(*id),
-            _ => self.has_failed |= fate == Fate::Failed && *id == UNKNOWN_ID,
+            Phase::Page if fate.is_undecided() && *id != UNKNOWN_ID => self.undecided.push(*id),
+            _ => self.has_failed |= fate.is_undecided() && *id == UNKNOWN_ID,
         }
     }
 

@@ -41,3 +41,28 @@ async fn a_clock_that_was_set_back_confirms_nothing() {
     let mut again = Scene::at(now, plan, RemoteLimits::default(), false, progress);
     assert!(again.requests().remove(0).1["since"].is_null());
 }
+
+/// G02-28: what a relay sends beyond its share of bytes is asked for again after a pause that grows, and until
+/// then nothing counts.
+#[tokio::test(start_paused = true)]
+async fn a_relay_that_is_over_its_share_is_paused_and_confirms_nothing() {
+    let mut scene = Scene::new(one(Class::States));
+    for pause in [65, 130] {
+        let (name, _) = scene.requests().remove(0);
+        for n in 0..500 {
+            scene.deliver(&name, 10_000 - n);
+        }
+        while let Some(batch) = scene.session.inbox.take() {
+            let fates = batch.iter().map(|it| (it.job, [7; 32], Fate::OverShare));
+            let fates: Vec<_> = fates.collect();
+            scene.session.inbox.decided();
+            scene.session.admitted(&fates, scene.now);
+        }
+        scene.hear(json!(["EOSE", name]));
+        scene.pass(pause - 1);
+        assert!(scene.requests().is_empty());
+        scene.pass(1);
+        assert!(!scene.is_complete());
+    }
+    assert_eq!(scene.session.progress.confirmed_at(), None);
+}

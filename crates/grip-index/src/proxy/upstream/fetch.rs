@@ -9,7 +9,7 @@ use std::{
 };
 
 use grip_egress::{Bearer, Egress, Request, RequestPolicy};
-use grip_git::{Caps, Payer, Snapshot, remote};
+use grip_git::{Caps, DiskUser, Payer, Snapshot, remote};
 use grip_github::RepoName;
 use grip_go::{ModulePath, Version, tag};
 use grip_limits::{Lane, Permit, Reason};
@@ -29,6 +29,7 @@ use super::{
     failure::FetchFailure,
     fetch_budget::Fetching,
     module_file::{FetchedModule, Finished, ModuleFacts},
+    turns::FetchTurn,
 };
 use crate::proxy::{
     module_reader::{check, module_of},
@@ -51,6 +52,7 @@ impl Inner {
         key: &str,
         wanted: &Arc<Wanted>,
         user: User,
+        mut turn: FetchTurn<'_>,
     ) -> Result<Arc<FetchedModule>, FetchFailure> {
         let fetching = match user {
             User::Network(network) => {
@@ -59,7 +61,7 @@ impl Inner {
             }
             User::Known | User::Nobody => Fetching::unpaid(),
         };
-        let fetched = self.fetch_snapshot(wanted, &fetching).await;
+        let fetched = self.fetch_snapshot(wanted, &fetching, &mut turn).await;
         let bytes = fetching.received();
         self.counts
             .fetched_bytes
@@ -91,14 +93,19 @@ impl Inner {
         &self,
         wanted: &Wanted,
         fetching: &Fetching<'_>,
+        turn: &mut FetchTurn<'_>,
     ) -> Result<Snapshot, FetchFailure> {
         let (host, name) = self.place(&wanted.repo)?;
         if wanted.is_public {
-            return self.fetch_as(host, &name, wanted, None, fetching).await;
+            let permit = permit_at(host, &name, turn).await?;
+            return self
+                .fetch_as(host, &name, wanted, None, fetching, permit)
+                .await;
         }
         let mut last = FetchFailure::Missing(format!("there is no token for {}", host.name));
         for credential in &host.credentials {
-            let fetched = self.fetch_as(host, &name, wanted, Some(credential), fetching);
+            let permit = permit_at(host, &name, turn).await?;
+            let fetched = self.fetch_as(host, &name, wanted, Some(credential), fetching, permit);
             match fetched.await {
                 Err(denied @ FetchFailure::Denied(_)) => last = denied,
                 // Who was not let in might have found it.
@@ -125,11 +132,9 @@ impl Inner {
         wanted: &Wanted,
         credential: Option<&Bearer>,
         fetching: &Fetching<'_>,
+        permit: Permit,
     ) -> Result<Snapshot, FetchFailure> {
         let url = clone_url(&host.url, name);
-        let domain = host.egress.check(&url);
-        let domain = domain.map_err(|error| FetchFailure::NotFound(error.to_string()))?;
-        let permit = permit(&host.egress, &domain, Lane::Git).await?;
         let policy = RequestPolicy {
             bearer: credential.cloned(),
             ..RequestPolicy::default()
@@ -147,6 +152,7 @@ impl Inner {
             stall: self.options.stall,
             payer: Payer::Fetch,
             progress: None,
+            disk_user: DiskUser::Stranger,
         };
         let identifier = unused_identifier();
         let taken = self
@@ -213,11 +219,24 @@ impl Inner {
     }
 }
 
-/// Waits for a turn at the host, unless it wants to be left alone for longer than anybody waits.
+/// Waits for the permit to fetch a repository from its host.
+async fn permit_at(
+    host: &UpstreamHost,
+    name: &RepoName,
+    turn: &mut FetchTurn<'_>,
+) -> Result<Permit, FetchFailure> {
+    let domain = host.egress.check(&clone_url(&host.url, name));
+    let domain = domain.map_err(|error| FetchFailure::NotFound(error.to_string()))?;
+    permit(&host.egress, &domain, Lane::Git, Some(turn)).await
+}
+
+/// Waits for a permit of the host, unless it wants to be left alone for longer than anybody waits. Others have
+/// `turn` meanwhile.
 pub(super) async fn permit(
     egress: &Egress,
     domain: &Domain,
     lane: Lane,
+    mut turn: Option<&mut FetchTurn<'_>>,
 ) -> Result<Permit, FetchFailure> {
     let throttle = egress.throttle();
     let deadline = Instant::now() + PATIENCE;
@@ -238,10 +257,16 @@ pub(super) async fn permit(
             .retry_at
             .max(Instant::now() + MIN_WAIT)
             .min(deadline);
-        tokio::select! {
-            // The sender is the throttle, which is held here.
-            _ = timeout_at(deadline, freed.changed()) => {}
-            () = sleep_until(moment) => {}
+        let waiting = async {
+            tokio::select! {
+                // The sender is the throttle, which is held here.
+                _ = timeout_at(deadline, freed.changed()) => {}
+                () = sleep_until(moment) => {}
+            }
+        };
+        match &mut turn {
+            Some(turn) => turn.give_up_for(waiting).await,
+            None => waiting.await,
         }
     }
 }

@@ -218,7 +218,7 @@ impl SumCheck {
         let later = |error: &EgressError| FetchFailure::of_egress(name, error).into_later();
         let domain = egress.check(&url);
         let domain = domain.map_err(|error| FetchFailure::later(error.to_string()))?;
-        let permit = super::fetch::permit(egress, &domain, Lane::Api).await?;
+        let permit = super::fetch::permit(egress, &domain, Lane::Api, None).await?;
         let request = Request {
             method: Method::GET,
             url,

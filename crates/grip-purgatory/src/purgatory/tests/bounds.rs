@@ -58,8 +58,8 @@ fn network(last: u8) -> ClientNetwork {
 fn from(network: Option<ClientNetwork>, families: Vec<Family>) -> Provenance {
     Provenance {
         source: EventSource {
-            origin: Origin::Submitted,
             network,
+            ..Origin::Submitted.into()
         },
         families,
     }

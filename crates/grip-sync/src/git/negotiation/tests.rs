@@ -34,6 +34,7 @@ impl Host {
             wants: &oids(wants),
             first: &self.first,
             meter: &crate::Meter::unpaid(),
+            disk_user: grip_git::DiskUser::Maintainer,
         };
         look(&mut self.knowledge, job, self.now)
     }

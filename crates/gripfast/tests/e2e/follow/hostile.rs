@@ -9,14 +9,19 @@ use grip_testkit::{
 use nostr::prelude::Event;
 use serde_json::{Value, json};
 
-use super::scene::{events_of, node, publish, push, relays, served, until_relay};
+use super::scene::{events_of, node, node_with, publish, push, relays, served, until_relay};
 
 /// Has `node` serve a project that also names the relay `url`.
 async fn host_with(project: &LocalProject, node: &Node, url: &str) -> Result<()> {
+    host_with_all(project, node, &[url.to_owned()]).await
+}
+
+async fn host_with_all(project: &LocalProject, node: &Node, urls: &[String]) -> Result<()> {
+    let relays = ["relays".to_owned(), node.relay_url()];
     let tags = vec![
         tag(["d", "tides"]),
         tag(["clone".to_owned(), project.url(node)]),
-        tag(["relays".to_owned(), node.relay_url(), url.to_owned()]),
+        [&relays, urls].concat(),
     ];
     publish(node, &project.owner.sign(30617, "", tags)).await?;
     push(project, node, 5).await?;
@@ -164,6 +169,66 @@ async fn half_a_history_is_kept_and_confirms_nothing() -> Result<()> {
     ensure!(
         shown["full_at"].is_null() && shown["is_reading_history"] == true,
         "{shown}"
+    );
+    Ok(())
+}
+
+/// Issues of one page of a relay that makes them up, and the content of each.
+const PAGE: u64 = 300;
+const ISSUE_BYTES: usize = 20_000;
+
+/// Whose share the disk is that a relay fills with true events by free keys: that of its network. All of them
+/// were kept for good.
+#[tokio::test]
+async fn a_relay_of_endless_true_issues_fills_its_share_and_no_more() -> Result<()> {
+    const SHARE: usize = 2 << 20;
+    let share = SHARE.to_string();
+    let node = node_with(&[
+        ("GRIPFAST_RELAY_SYNCED_BURST_BYTES", &share),
+        ("GRIPFAST_RELAY_SYNCED_BYTES_PER_HOUR", "1024"),
+    ])
+    .await?;
+    let project = LocalProject::new("tides")?;
+    let coordinate = project.coordinate();
+    let endless = move |message: &Value| {
+        let asks_for_issues =
+            message[0] == "REQ" && message[2]["#a"].is_array() && message[2]["limit"].is_null();
+        if !asks_for_issues {
+            return grip_testkit::fake_relay::honest(message, &[]);
+        }
+        let until = message[2]["until"].as_u64();
+        let until = until.unwrap_or_else(|| nostr::prelude::Timestamp::now().as_secs());
+        let issue = |n: u64| {
+            let content = format!("{n:0ISSUE_BYTES$}");
+            let (tags, at) = (vec![tag(["a", &coordinate])], (until - n).into());
+            let issue = Author::new().sign_at(1621, &content, tags, at);
+            json!(["EVENT", message[1], issue])
+        };
+        let mut answers: Vec<Value> = (0..PAGE).map(issue).collect();
+        answers.push(json!(["EOSE", message[1]]));
+        answers
+    };
+    let hostile = FakeRelay::start("127.0.0.17", Arc::new(endless)).await?;
+    let real = Author::new().issue(&project.owner, "tides", "ebb");
+    let honest = FakeRelay::with_events("127.0.0.18", vec![json!(real)]).await?;
+    host_with_all(&project, &node, &[hostile.url(), honest.url()]).await?;
+    let url = hostile.url();
+    let shown = until_relay(&node, "a page is decided", |relay| {
+        relay["relay"] == url.as_str() && relay["page"].as_u64() >= Some(PAGE)
+    })
+    .await?;
+    served(&node, &real).await?;
+    let mut relay = node.connect().await?;
+    let issues = relay
+        .query(&[json!({"kinds": [1621], "limit": 5000})])
+        .await?;
+    let bytes: usize = issues.iter().map(|issue| issue.content.len()).sum();
+    println!("{} issues of {bytes} bytes are kept", issues.len());
+    ensure!(bytes > SHARE / 2, "little of its share was used");
+    ensure!(bytes <= SHARE, "{bytes} bytes are kept");
+    ensure!(
+        shown["full_at"].is_null(),
+        "what was refused counted: {shown}"
     );
     Ok(())
 }
