@@ -11,10 +11,9 @@ use grip_types::Identifier;
 
 use crate::{
     RepositoryStatus,
-    admission::{Announcements, View, ViewError},
+    admission::{Announcements, View, ViewError, own_identifier},
     error::GraspError,
     grasp::Core,
-    incoming::own_identifier,
 };
 
 /// Repositories named by one event whose maintainers are looked up.

@@ -119,8 +119,8 @@ mod tests {
     /// Two networks that waited for one busy host had all turns, and nothing was fetched from any other.
     #[tokio::test(start_paused = true)]
     async fn fetches_that_wait_for_a_busy_host_leave_their_turns_to_others() {
-        let (turns, host) = (Turns::new(), Semaphore::new(0));
-        let waiting = [1, 1, 2, 2].map(|last| async {
+        let (turns, host) = (&Turns::new(), &Semaphore::new(0));
+        let waiting = [1, 1, 2, 2].map(|last| async move {
             let mut turn = turns.begin(network(last)).await;
             let freed = async { host.acquire().await.unwrap().forget() };
             turn.give_up_for(freed).await;
