@@ -78,6 +78,7 @@ impl Ingest {
             .due_ms(soon)
             .revive();
         context.queue.enqueue(vec![retention]).await?;
+        context.store.fill_json(&context.queue, false).await?;
         let workers = workers(&context);
         Ok(Self { context, workers })
     }
@@ -140,6 +141,7 @@ impl Ingest {
     /// on by itself, also after a restart; [`Status::progress`](crate::Status::progress) says how far it is.
     pub async fn reextract(&self) -> Result<(), DbError> {
         let (store, queue) = (self.context.store.clone(), self.context.queue.clone());
+        store.fill_json(&queue, true).await?;
         let db = store.db().clone();
         db.write(move |mut db| {
             Box::pin(async move {
@@ -147,7 +149,7 @@ impl Ingest {
                 let jobs = Reextraction::ALL.into_iter().map(job).collect();
                 queue.enqueue_in(&mut db, jobs).await?;
                 for work in Reextraction::ALL {
-                    store.begin_reextraction(&mut db, work).await?;
+                    store.begin_work(&mut db, work.name()).await?;
                 }
                 Ok(())
             })
@@ -192,6 +194,7 @@ fn workers(context: &Arc<Context>) -> Vec<Worker> {
         ),
         start(jobs::REFRESH, Role::Refresh, 1),
         start(jobs::REEXTRACT, Role::Reextract, 1),
+        start(jobs::FILL_JSON, Role::FillJson, 1),
         start(jobs::RETENTION, Role::Retention, 1),
     ];
     if !options.sources.is_empty() {

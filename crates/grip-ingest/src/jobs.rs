@@ -22,7 +22,7 @@ use crate::{
     extract::TagEvent,
     ingest::PushListener,
     options::Options,
-    store::{RecordKind, Reextraction, Store},
+    store::{JsonFill, RecordKind, Reextraction, Store},
 };
 
 /// Reads a list of events.
@@ -37,6 +37,9 @@ const REPOSITORY: &str = "github-repo";
 /// Asks again, or for those behind old events; lets all others go first.
 pub(crate) const REFRESH: &str = "github-refresh";
 pub(crate) const REEXTRACT: &str = "ingest-reextract";
+/// Fills `jsonb` in for rows that are older than its tables. A kind of its own: instances that do not
+/// know these tables leave it alone.
+pub(crate) const FILL_JSON: &str = "ingest-json";
 pub(crate) const RETENTION: &str = "ingest-retention";
 
 /// How soon work is tried again that the database was in the way of.
@@ -92,6 +95,7 @@ pub(crate) enum Role {
     New(RecordKind),
     Refresh,
     Reextract,
+    FillJson,
     Retention,
 }
 
@@ -139,6 +143,7 @@ impl Context {
             Role::New(record_kind) => self.enrich_new(record_kind, lease).await,
             Role::Refresh => self.refresh(lease).await,
             Role::Reextract => self.reextract(lease).await,
+            Role::FillJson => self.fill_json(lease).await,
             Role::Retention => self.retain().await,
         };
         done.unwrap_or_else(|error| self.after(&error))
@@ -147,10 +152,19 @@ impl Context {
     /// Re-extracts rows part by part, from where it was interrupted.
     async fn reextract(&self, lease: &Lease) -> Result<Outcome, JobError> {
         let Some(work) = Reextraction::named(&lease.key) else {
-            return Err(JobError::Useless("nothing of that name is kept".to_owned()));
+            return Err(unknown_rows());
         };
         let (store, live_for) = (&self.store, self.options.live_for);
         while !store.reextract_step(work, &self.queue, live_for).await? {}
+        Ok(Outcome::Done)
+    }
+
+    /// Fills `jsonb` in part by part, from where it was interrupted.
+    async fn fill_json(&self, lease: &Lease) -> Result<Outcome, JobError> {
+        let Some(fill) = JsonFill::named(&lease.key) else {
+            return Err(unknown_rows());
+        };
+        while !self.store.fill_json_step(fill).await? {}
         Ok(Outcome::Done)
     }
 
@@ -198,6 +212,10 @@ impl Context {
         // One that lies ahead was written before the clock was set back.
         (now.saturating_sub(millis(self.options.fresh_for))..=now).contains(&fetched_at)
     }
+}
+
+fn unknown_rows() -> JobError {
+    JobError::Useless("nothing of that name is kept".to_owned())
 }
 
 #[cfg(test)]

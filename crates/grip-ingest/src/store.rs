@@ -8,6 +8,8 @@
 mod duplicates;
 mod events;
 mod field_sql;
+mod json_fill;
+mod long_work;
 mod records;
 mod reextraction;
 pub(crate) mod retention;
@@ -21,6 +23,7 @@ use grip_queue::{Finished, Lease, Queue};
 
 pub(crate) use self::{
     events::accept_in,
+    json_fill::JsonFill,
     records::{Known, RecordKind},
     reextraction::Reextraction,
     sources::{Hole, Polled, SourceRow, end_poll_in},

@@ -124,6 +124,7 @@ pub(crate) fn roles() -> Vec<(&'static str, Role)> {
         ),
         (jobs::REFRESH, Role::Refresh),
         (jobs::REEXTRACT, Role::Reextract),
+        (jobs::FILL_JSON, Role::FillJson),
     ]
 }
 

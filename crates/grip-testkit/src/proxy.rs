@@ -1,6 +1,11 @@
 //! Real reverse proxies, nginx and Caddy, with the configuration that is shipped for them.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
@@ -11,6 +16,8 @@ use crate::{Node, port::ReservedPort, process::Process};
 /// Where the shipped configurations expect the node.
 const NODE: &str = "127.0.0.1:7334";
 
+const CERTIFICATE: &str = "certificate.pem";
+
 /// How long nginx waits where the configuration does not say; a minute in earnest.
 pub const NGINX_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -20,7 +27,7 @@ pub struct ProxyServer {
     port: ReservedPort,
     tls_port: Option<ReservedPort>,
     process: Process,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl ProxyServer {
@@ -44,7 +51,7 @@ impl ProxyServer {
                 ),
                 (
                     "/etc/letsencrypt/live/grasp.example.com/fullchain.pem",
-                    &at.join("certificate.pem").display().to_string(),
+                    &at.join(CERTIFICATE).display().to_string(),
                 ),
                 (
                     "/etc/letsencrypt/live/grasp.example.com/privkey.pem",
@@ -119,7 +126,7 @@ impl ProxyServer {
             port,
             tls_port,
             process,
-            _dir: dir,
+            dir,
         })
     }
 
@@ -130,6 +137,11 @@ impl ProxyServer {
     /// The port with TLS, where the proxy has one.
     pub fn tls_port(&self) -> Option<u16> {
         self.tls_port.as_ref().map(ReservedPort::number)
+    }
+
+    /// The certificate of that port, for `localhost`, signed by nobody but itself.
+    pub fn certificate(&self) -> PathBuf {
+        self.dir.path().join(CERTIFICATE)
     }
 
     /// All that it has printed.
@@ -174,7 +186,7 @@ fn replaced(text: &str, pairs: &[(&str, &str)]) -> Result<String> {
     })
 }
 
-/// Makes `certificate.pem` and `key.pem`, valid for nobody but the test.
+/// Makes a certificate and `key.pem`, valid for nobody but the test.
 fn make_certificate(dir: &Path) -> Result<()> {
     let made = program("openssl")
         .current_dir(dir)
@@ -182,7 +194,12 @@ fn make_certificate(dir: &Path) -> Result<()> {
             "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
         ])
         .args(["-subj", "/CN=localhost", "-keyout", "key.pem"])
-        .args(["-out", "certificate.pem"])
+        .args([
+            "-addext",
+            "subjectAltName=DNS:localhost",
+            "-out",
+            CERTIFICATE,
+        ])
         .output()
         .context("starting openssl: is it installed?")?;
     let printed = String::from_utf8_lossy(&made.stderr);

@@ -44,17 +44,17 @@ pub(crate) enum Campaign {
     Resolve,
     /// 100,000 deletion requests, from the day they come until they are forgotten
     Retention,
-    /// A checksum database of 1,000,000 records: lookups, tiles, memory
+    /// A checksum database of 1,000,000 records over HTTP: lookups, tiles, memory, proofs by go
     Sumdb,
 }
 
 impl Campaign {
     /// Whether its figures are times and memory: those are of an optimised node.
     fn is_timed(self) -> bool {
-        use Campaign::{Audit, Backup, Burst, Follow, Hostile, Import, Overload, Resolve};
+        use Campaign::{Audit, Backup, Burst, Follow, Hostile, Import, Overload, Resolve, Sumdb};
         matches!(
             self,
-            Audit | Backup | Burst | Follow | Hostile | Import | Overload | Resolve
+            Audit | Backup | Burst | Follow | Hostile | Import | Overload | Resolve | Sumdb
         )
     }
 }
@@ -181,8 +181,8 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             "GRIPFAST_DELETION_REQUESTS=100000",
         ),
         Campaign::Sumdb => (
-            Target::Lib("grip-index"),
-            "sumdb::tests::lookups",
+            E2E,
+            "index::long_log::",
             1,
             "GRIPFAST_SUMDB_RECORDS=1000000",
         ),

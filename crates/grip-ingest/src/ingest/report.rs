@@ -39,7 +39,7 @@ impl Ingest {
                 .collect(),
             open_gaps: context.store.totals(i64::MAX).await?.open_gaps,
             rejected: context.store.recent_rejections(MOST_REJECTED).await?,
-            progress: context.store.reextractions().await?,
+            progress: context.store.all_work().await?,
         })
     }
 

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use grip_db::{Column, Connection, DbError, Statement, Value};
+use grip_db::{Column, DbError, Statement, Value};
 use grip_queue::Queue;
 
-use super::{Store, events::accept_in, field_sql, records::RecordKind, retry_on_conflict, sql};
+use super::{
+    Store, events::accept_in, field_sql, long_work::Step, records::RecordKind, retry_on_conflict,
+    sql,
+};
 use crate::{
     accept::{Arrival, Batch},
     extract::Push,
     fields::EVENT,
-    status::Progress,
     webhook,
 };
 
@@ -28,14 +30,6 @@ pub(crate) enum Reextraction {
     Repositories,
     /// What could not be read, which newer rules may be able to.
     Rejected,
-}
-
-/// What a part has done.
-struct Step {
-    place: String,
-    done: usize,
-    failed: usize,
-    is_last: bool,
 }
 
 impl Reextraction {
@@ -61,27 +55,6 @@ impl Reextraction {
 }
 
 impl Store {
-    /// Notes that a re-extraction begins at the first row, as a part of the caller's transaction.
-    pub(crate) async fn begin_reextraction(
-        &self,
-        db: &mut Connection<'_>,
-        work: Reextraction,
-    ) -> Result<(), DbError> {
-        let values = [work.name().into(), self.now_ms().into()];
-        db.execute(&sql::BEGIN_WORK, &values).await?;
-        Ok(())
-    }
-
-    pub(crate) async fn reextractions(&self) -> Result<Vec<Progress>, DbError> {
-        self.db.fetch_all(&sql::ALL_WORK, &[]).await
-    }
-
-    async fn reextraction_cursor(&self, work: Reextraction) -> Result<String, DbError> {
-        let values = [work.name().into()];
-        let found: Option<Progress> = self.db.fetch_optional(&sql::WORK, &values).await?;
-        Ok(found.map(|found| found.place).unwrap_or_default())
-    }
-
     /// Does the next part; says whether it was the last.
     pub(crate) async fn reextract_step(
         &self,
@@ -89,7 +62,7 @@ impl Store {
         queue: &Queue,
         live_for: Duration,
     ) -> Result<bool, DbError> {
-        let place = self.reextraction_cursor(work).await?;
+        let place = self.work_cursor(work.name()).await?;
         match work {
             Reextraction::Events => self.reextract_events(place).await,
             Reextraction::Users => self.reextract_records(RecordKind::User, work, place).await,
@@ -176,7 +149,7 @@ impl Store {
                     if !columns[0].is_empty() {
                         db.execute_rows(statement, &columns, &[now.into()]).await?;
                     }
-                    step.note(&mut db, work, now).await
+                    step.note(&mut db, work.name(), now).await
                 })
             })
             .await?;
@@ -228,31 +201,11 @@ impl Store {
                         let values = [Value::Texts(vec![digest])];
                         db.execute(&sql::FORGET_REJECTED, &values).await?;
                     }
-                    step.note(&mut db, Reextraction::Rejected, now).await
+                    step.note(&mut db, Reextraction::Rejected.name(), now).await
                 })
             })
         })
         .await?;
         Ok(is_last)
-    }
-}
-
-impl Step {
-    async fn note(
-        self,
-        db: &mut Connection<'_>,
-        work: Reextraction,
-        now: i64,
-    ) -> Result<(), DbError> {
-        let values = [
-            work.name().into(),
-            self.place.into(),
-            (self.done as i64).into(),
-            (self.failed as i64).into(),
-            now.into(),
-            Value::MaybeInt(self.is_last.then_some(now)),
-        ];
-        db.execute(&sql::STEP_WORK, &values).await?;
-        Ok(())
     }
 }

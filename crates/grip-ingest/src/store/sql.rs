@@ -53,6 +53,32 @@ macro_rules! drop_unneeded {
     };
 }
 
+/// Fills `jsonb` in for a page of rows: $1 the row before it, as text, $2 how many; says which row was
+/// the last, and how many there were. The rows cannot be deleted before the commit; what somebody else
+/// writes meanwhile is newer, and stays. On SQLite, where views do this, nothing is left to be filled.
+macro_rules! fill_json {
+    ($table:literal, $id:literal, $columns:literal, $values:literal) => {
+        concat!(
+            "WITH page AS (SELECT id, ",
+            $columns,
+            " FROM ",
+            $table,
+            " WHERE id > ",
+            $id,
+            " ORDER BY id LIMIT $2 FOR KEY SHARE), filled AS (INSERT INTO ",
+            $table,
+            "_json (id, ",
+            $columns,
+            ") SELECT id, ",
+            $values,
+            " FROM page WHERE NOT EXISTS (SELECT 1 FROM ",
+            $table,
+            "_json AS kept WHERE kept.id = page.id) ON CONFLICT DO NOTHING) \
+             SELECT CAST(max(id) AS TEXT), count(*) FROM page"
+        )
+    };
+}
+
 grip_db::statements! {
     pub(crate) mod sql {
         // Events. $source, $now, then the rows.
@@ -171,6 +197,19 @@ grip_db::statements! {
                      ORDER BY id LIMIT $2";
         RAW_REPOSITORIES = "SELECT id, raw, updated_at FROM github_repositories WHERE id > $1 \
                             ORDER BY id LIMIT $2";
+        FILL_EVENTS_JSON = {
+            sqlite: "SELECT NULL, 0 WHERE $1 = $2",
+            postgres: fill_json!("push_events", "$1", "raw", "jsonb_or_null(raw)"),
+        };
+        FILL_USERS_JSON = {
+            sqlite: "SELECT NULL, 0 WHERE $1 = $2",
+            postgres: fill_json!("github_users", "coalesce(CAST(nullif($1, '') AS BIGINT), 0)", "raw", "jsonb_or_null(raw)"),
+        };
+        FILL_REPOSITORIES_JSON = {
+            sqlite: "SELECT NULL, 0 WHERE $1 = $2",
+            postgres: fill_json!("github_repositories", "coalesce(CAST(nullif($1, '') AS BIGINT), 0)", "raw, topics",
+                "jsonb_or_null(raw), jsonb_or_null(topics)"),
+        };
     }
 }
 

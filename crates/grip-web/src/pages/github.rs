@@ -256,6 +256,7 @@ fn work_line(kind: &KindStats) -> Option<WorkLine> {
         "github-avatar" => "avatars to fetch",
         "ingest-poll" => "lists to read",
         "ingest-reextract" => "stored events to extract again",
+        "ingest-json" => "stored events to fill jsonb in for",
         _ => return None,
     };
     // Lists are always about to be read: they are shown as sources.

@@ -2,6 +2,7 @@
 
 mod follower;
 mod go;
+mod long_log;
 pub mod scene;
 mod stories;
 mod sumdb;

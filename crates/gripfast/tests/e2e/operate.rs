@@ -3,7 +3,7 @@
 mod backup;
 mod commands;
 mod compose;
-mod documents;
+pub mod documents;
 mod faults;
 mod metrics;
 mod notify;

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::BINARY;
 
-const NGINX: &str = include_str!("../../../../packaging/nginx.conf");
+pub const NGINX: &str = include_str!("../../../../packaging/nginx.conf");
 const CADDY: &str = include_str!("../../../../packaging/Caddyfile");
 
 /// The proxy alone is trusted, so that other addresses of this machine are clients.

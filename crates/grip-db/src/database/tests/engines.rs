@@ -214,7 +214,9 @@ async fn both_schemas_have_the_same_tables_types_indexes_and_constraints() {
     let columns = read(&file, &schema::COLUMNS).await;
     let is_there = |column: &Vec<String>| column[..3] == ["purgatory", "node", "text"];
     assert!(columns.iter().any(is_there), "{columns:?}");
-    assert_eq!(columns, read(&shared, &schema::COLUMNS).await);
+    let (json, others) = of_json(read(&shared, &schema::COLUMNS).await);
+    assert_eq!(columns, others);
+    json_is_a_view_of_the_file_and_jsonb_of_the_server(&file, &shared, json).await;
 
     // The columns of an index, whether it is unique, and its definition: expressions, directions
     // and which rows it has.
@@ -235,7 +237,21 @@ async fn both_schemas_have_the_same_tables_types_indexes_and_constraints() {
         is_there("coalesce github_created_at , created_at , id"),
         "{of_file:?}"
     );
-    assert_eq!(of_file, indexes(&shared).await);
+    let (json, others) = of_json(indexes(&shared).await);
+    assert_eq!(of_file, others);
+    let json: Vec<_> = json.into_iter().map(|index| index[4].clone()).collect();
+    let gin = |table: &str, column: &str, class: &str| {
+        format!("create index {table}_json_{column} on {table}_json using gin {column}{class}")
+    };
+    assert_eq!(
+        json,
+        [
+            gin("github_repositories", "raw", " jsonb_path_ops"),
+            gin("github_repositories", "topics", ""),
+            gin("github_users", "raw", " jsonb_path_ops"),
+            gin("push_events", "raw", " jsonb_path_ops"),
+        ]
+    );
 
     // SQLite has its constraints in the definition of the table alone.
     let of_file = read(&file, &schema::CHECKS).await.into_iter();
@@ -259,7 +275,57 @@ async fn both_schemas_have_the_same_tables_types_indexes_and_constraints() {
             .any(|key| key[0] == "queue" && key[1] == "unique"),
         "{keys:?}"
     );
-    assert_eq!(keys, read(&shared, &schema::KEYS).await);
+    let (json, others) = of_json(read(&shared, &schema::KEYS).await);
+    assert_eq!(keys, others);
+    assert!(json.iter().all(|key| key[1..3] == ["primary", "id"]));
+    assert_eq!(json.len(), JSON_TABLES.len());
+}
+
+/// What is JSON: tables of `jsonb` on a server, views of the text in a file.
+const JSON_TABLES: [&str; 3] = [
+    "github_repositories_json",
+    "github_users_json",
+    "push_events_json",
+];
+
+/// Rows about these tables, and all others.
+fn of_json(rows: Vec<Vec<String>>) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
+    let is_json = |row: &Vec<String>| JSON_TABLES.contains(&row[0].as_str());
+    rows.into_iter().partition(is_json)
+}
+
+async fn json_is_a_view_of_the_file_and_jsonb_of_the_server(
+    file: &TestDatabase,
+    shared: &TestDatabase,
+    columns: Vec<Vec<String>>,
+) {
+    let column = |table: usize, column: &str, kind: &str, needed: &str| {
+        [JSON_TABLES[table], column, kind, needed, ""].map(str::to_owned)
+    };
+    let expected = [
+        column(0, "id", "bigint", "required"),
+        column(0, "raw", "jsonb", "optional"),
+        column(0, "topics", "jsonb", "optional"),
+        column(1, "id", "bigint", "required"),
+        column(1, "raw", "jsonb", "optional"),
+        column(2, "id", "text", "required"),
+        column(2, "raw", "jsonb", "optional"),
+    ];
+    assert_eq!(columns, expected);
+    let named = |rows: &[Vec<String>]| -> Vec<_> {
+        let names = rows.iter().map(|row| (row[0].clone(), row[1].clone()));
+        names.collect()
+    };
+    let views = read(file, &schema::VIEWS).await;
+    assert_eq!(named(&views), named(&columns));
+    // Rows of JSON go with theirs, and are written with them.
+    let bound = read(shared, &schema::BOUND).await;
+    let expected = ["github_repositories", "github_users", "push_events"].map(|table| {
+        let reference = format!("FOREIGN KEY (id) REFERENCES {table}(id) ON DELETE CASCADE");
+        [format!("{table}_json"), reference, "1".to_owned()]
+    });
+    let bound: Vec<_> = bound.iter().map(|row| row[..3].to_vec()).collect();
+    assert_eq!(bound, expected);
 }
 
 crate::statements! {
@@ -280,6 +346,24 @@ crate::statements! {
                            replace(coalesce(column_default::text, ''), '::text', '') \
                        FROM information_schema.columns WHERE table_schema = 'public' \
                        AND table_name NOT LIKE '\\_sqlx%' ORDER BY 1, 2",
+        };
+        VIEWS = {
+            sqlite: "SELECT t.name, c.name, '', '', '' \
+                     FROM sqlite_master t, pragma_table_info(t.name) c \
+                     WHERE t.type = 'view' ORDER BY 1, 2",
+            postgres: "SELECT table_name::text, '', '', '', '' FROM information_schema.views \
+                       WHERE table_schema = 'public'",
+        };
+        // Tables that belong to another, how, and how many triggers of that write to them.
+        BOUND = {
+            sqlite: "SELECT t.name, f.\"table\", '', '', '' \
+                     FROM sqlite_master t, pragma_foreign_key_list(t.name) f",
+            postgres: "SELECT t.relname::text COLLATE \"C\", pg_get_constraintdef(p.oid), \
+                           (SELECT count(*)::text FROM pg_trigger g JOIN pg_proc f ON f.oid = g.tgfoid \
+                            WHERE g.tgrelid = p.confrelid AND f.proname = 'put_' || t.relname), \
+                           '', '' \
+                       FROM pg_constraint p JOIN pg_class t ON t.oid = p.conrelid \
+                       WHERE p.contype = 'f' ORDER BY 1",
         };
         INDEXES = {
             sqlite: "SELECT m.tbl_name, m.name, \

@@ -16,9 +16,10 @@ async fn run(db: &Db, statement: &'static grip_db::Statement) {
 
 async fn begin(kept: &Kept, work: Reextraction) {
     let store = kept.store.clone();
-    let beginning = kept.store.db().write(move |mut db| {
-        Box::pin(async move { store.begin_reextraction(&mut db, work).await })
-    });
+    let beginning = kept
+        .store
+        .db()
+        .write(move |mut db| Box::pin(async move { store.begin_work(&mut db, work.name()).await }));
     beginning.await.unwrap();
 }
 
@@ -56,7 +57,7 @@ on_both_engines! {
         run(test.db(), &spoil::BREAK_ONE).await;
         begin(&first, Reextraction::Events).await;
         assert!(!step(&first, Reextraction::Events).await);
-        let progress = first.store.reextractions().await.unwrap().remove(0);
+        let progress = first.store.all_work().await.unwrap().remove(0);
         assert_eq!((progress.done + progress.failed, progress.finished_at), (200, None));
         drop(first);
 
@@ -64,7 +65,7 @@ on_both_engines! {
         let second = kept(test.db());
         assert!(!step(&second, Reextraction::Events).await);
         assert!(step(&second, Reextraction::Events).await);
-        let progress = second.store.reextractions().await.unwrap().remove(0);
+        let progress = second.store.all_work().await.unwrap().remove(0);
         assert_eq!((progress.done, progress.failed), (449, 1));
         assert!(progress.finished_at.is_some());
         let query = EventQuery { limit: 1_000, ..EventQuery::default() };

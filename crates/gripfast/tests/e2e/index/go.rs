@@ -1,10 +1,11 @@
 //! The real `go` command against a node.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::Node;
+use grip_testkit::{Node, ProxyServer};
 use tempfile::TempDir;
+use tokio::process::Command;
 
 use crate::{BINARY, index::scene::Module};
 
@@ -14,17 +15,22 @@ pub struct Go {
     proxy: String,
     /// The value of GOSUMDB.
     sumdb: Option<String>,
+    /// The only certificate that it trusts.
+    certificate: Option<PathBuf>,
 }
 
 impl Go {
     /// One that checks nothing.
     pub fn new(node: &Node) -> Result<Self> {
         let dir = TempDir::new()?;
-        std::fs::create_dir(dir.path().join("main"))?;
+        for name in ["main", "home"] {
+            std::fs::create_dir(dir.path().join(name))?;
+        }
         let go = Self {
             dir,
-            proxy: format!("{}/go", node.http_url()),
+            proxy: go_proxy(node),
             sumdb: None,
+            certificate: None,
         };
         go.write("go.mod", "module example.com/main\n\ngo 1.19\n")?;
         Ok(go)
@@ -32,11 +38,25 @@ impl Go {
 
     /// One that checks what it gets against a checksum database.
     pub fn checking(node: &Node, sumdb: &str) -> Result<Self> {
-        let sumdb = Some(sumdb.to_owned());
-        Ok(Self {
-            sumdb,
-            ..Self::new(node)?
-        })
+        Ok(Self::new(node)?.checked_by(sumdb))
+    }
+
+    /// The same with another checksum database.
+    pub fn checked_by(mut self, sumdb: &str) -> Self {
+        self.sumdb = Some(sumdb.to_owned());
+        self
+    }
+
+    /// The same that trusts the certificate of `server`.
+    pub fn trusting(mut self, server: &ProxyServer) -> Self {
+        self.certificate = Some(server.certificate());
+        self
+    }
+
+    /// The same with modules from the node.
+    pub fn by_proxy(mut self, node: &Node) -> Self {
+        self.proxy = go_proxy(node);
+        self
     }
 
     /// The same with modules from a directory.
@@ -55,6 +75,12 @@ impl Go {
         Ok(tiles.join("tile").is_dir())
     }
 
+    /// The signed head of a checksum database that it has kept.
+    pub fn kept_head(&self, name: &str) -> Result<String> {
+        let kept = self.dir.path().join("path/pkg/sumdb").join(name);
+        Ok(std::fs::read_to_string(kept.join("latest"))?)
+    }
+
     /// The sums of the main module.
     pub fn sums(&self) -> Result<String> {
         Ok(std::fs::read_to_string(
@@ -69,34 +95,58 @@ impl Go {
         )?)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the real go is the client here")]
-    pub async fn run(&self, arguments: &[&str]) -> Result<String> {
+    pub async fn run(&self, arguments: &[impl AsRef<str>]) -> Result<String> {
         let (unchecked, sumdb) = match &self.sumdb {
             Some(sumdb) => ("", sumdb.as_str()),
             None => ("*", "off"),
         };
+        let mut command = self.command("go");
+        let arguments: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
+        command
+            .args(&arguments)
+            .env("GOPROXY", &self.proxy)
+            .env("GONOSUMDB", unchecked)
+            .env("GOSUMDB", sumdb);
+        printed(&mut command, &format!("go {arguments:?}")).await
+    }
+
+    /// Runs lines that a developer types, which set what they need; the first that fails ends them.
+    pub async fn shell(&self, lines: &str) -> Result<String> {
+        let mut command = self.command("sh");
+        command.args(["-e", "-c", lines]);
+        printed(&mut command, lines).await
+    }
+
+    /// A program with nothing in its environment but the places of this go.
+    #[expect(clippy::disallowed_methods, reason = "the real go is the client here")]
+    fn command(&self, program: &str) -> Command {
         let below = |name: &str| self.dir.path().join(name);
-        let output = tokio::process::Command::new("go")
+        let mut command = Command::new(program);
+        command
             .current_dir(below("main"))
-            .args(arguments)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").context("PATH")?)
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("HOME", below("home"))
             .env("GOPATH", below("path"))
             .env("GOMODCACHE", below("modules"))
             .env("GOCACHE", below("cache"))
             .env("GOFLAGS", "-mod=mod -modcacherw")
-            .env("GOPROXY", &self.proxy)
-            .env("GONOSUMDB", unchecked)
-            .env("GOSUMDB", sumdb)
-            .kill_on_drop(true)
-            .output()
-            .await
-            .context("go must be installed")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "go {arguments:?}: {said}");
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+            .envs(self.certificate.iter().map(|it| ("SSL_CERT_FILE", it)))
+            .kill_on_drop(true);
+        command
     }
+}
+
+/// The value of GOPROXY.
+fn go_proxy(node: &Node) -> String {
+    format!("{}/go", node.http_url())
+}
+
+async fn printed(command: &mut Command, typed: &str) -> Result<String> {
+    let output = command.output().await.context("go must be installed")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{typed}: {said}");
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[tokio::test]

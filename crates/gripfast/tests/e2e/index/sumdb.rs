@@ -45,7 +45,7 @@ impl Log {
     }
 
     /// The signed head, checked.
-    fn head(&self, note: &str) -> Result<TreeHead> {
+    pub fn head(&self, note: &str) -> Result<TreeHead> {
         let verifier: Verifier = self.verifier.parse()?;
         Ok(TreeHead::parse(verifier.open(note)?)?)
     }
@@ -57,7 +57,7 @@ impl Log {
     }
 
     /// The head once the log has so many records.
-    async fn of_size(&self, node: &Node, size: u64) -> Result<TreeHead> {
+    pub async fn of_size(&self, node: &Node, size: u64) -> Result<TreeHead> {
         until_ok("the versions are logged", async || {
             let head = self.head(&self.get(node, "latest").await?)?;
             Ok((head.size == size).then_some(head))
@@ -174,7 +174,7 @@ async fn go_refuses_a_zip_that_is_not_what_was_logged() -> Result<()> {
     let mirror = TempDir::new()?;
     let directory = mirror_version(&node, &path, "v1.0.0", mirror.path()).await?;
     // A zip of the same version with other contents, as a proxy in between could make one.
-    let evil = evil_zip(
+    let evil = zip_of(
         &format!("{path}@v1.0.0"),
         &fs::read_to_string(directory.join("v1.0.0.mod"))?,
     )?;
@@ -197,9 +197,9 @@ async fn go_refuses_a_zip_that_is_not_what_was_logged() -> Result<()> {
 }
 
 /// A zip with a go.mod and one file, made by somebody else.
-fn evil_zip(prefix: &str, go_mod: &str) -> Result<Vec<u8>> {
+pub fn zip_of(prefix: &str, go_mod: &str) -> Result<Vec<u8>> {
     let dir = TempDir::new()?;
-    let made = dir.path().join("evil.zip");
+    let made = dir.path().join("made.zip");
     let script = "import sys, zipfile\n\
                   with zipfile.ZipFile(sys.argv[1], 'w') as zip:\n\
                   \tzip.writestr(sys.argv[2] + '/go.mod', sys.argv[3])\n\

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
-    FakeGitHub, Node, WorkTree,
+    FakeGitHub, Node, ProxyServer, WorkTree,
     github::{Behaviour, Limits, Repo, Setup, pack_of},
     until_ok,
 };
@@ -14,7 +14,11 @@ use tempfile::TempDir;
 use crate::{
     BINARY,
     index::{go::Go, scene::lines, sumdb::Log},
+    operate::documents::blocks,
+    proxies::NGINX,
 };
+
+const MODULES: &str = include_str!("../../../../../docs/modules.md");
 
 const GITHUB_TOKEN: &str = "token-of-the-organisation";
 const READER_TOKEN: &str = "token-of-a-reader";
@@ -142,6 +146,85 @@ async fn go_gets_modules_of_an_organisation_and_checks_them_against_the_log() ->
         Ok(metrics.contains(line).then_some(()))
     })
     .await?;
+    Ok(())
+}
+
+/// docs/modules.md about private modules, typed line by line by a developer with the token and by one
+/// without.
+#[tokio::test]
+async fn go_gets_a_private_module_with_the_token_in_netrc_and_a_stranger_gets_nothing() -> Result<()>
+{
+    let acme = Organisation::start("127.0.0.155", &[]).await?;
+    until_ok("readers are served the private module", async || {
+        let token = format!("Bearer {READER_TOKEN}");
+        let list = "/go/example.com/acme/secret/@v/list";
+        let headers = [("authorization", token.as_str())];
+        let response = acme.node.ask("GET", list, &headers, b"").await?;
+        Ok((response.status == 200).then_some(()))
+    })
+    .await?;
+    // go sends passwords over https alone.
+    let tls = ProxyServer::nginx(NGINX, &acme.node).await?;
+    let port = tls.tls_port().context("nginx speaks TLS")?;
+    let typed = |block: &str, token: &str| {
+        block
+            .replace("//grasp.example.com", &format!("//localhost:{port}"))
+            .replace("grasp.example.com", "localhost")
+            .replace("github.com/acme", "example.com/acme")
+            .replace("the-reader-token", token)
+    };
+    let sh = blocks(MODULES, "sh");
+    let of = |word: &str| sh.iter().copied().find(|block| block.contains(word));
+    let netrc = of(".netrc").context("netrc is documented")?;
+    let get = of("acme/secret").context("a private module is fetched")?;
+    let private = of("GONOPROXY=none").context("GOPRIVATE is documented")?;
+    let client = || Ok::<_, anyhow::Error>(Go::new(&acme.node)?.trusting(&tls));
+
+    // Somebody without a token, and one with a wrong one.
+    let stranger = client()?;
+    let guessing = client()?;
+    guessing.shell(&typed(netrc, "a-guess")).await?;
+    for stranger in [&stranger, &guessing] {
+        for lines in [get, private] {
+            let refused = stranger.shell(&typed(lines, "")).await;
+            let said = format!("{:?}", refused.err().context("nothing is for strangers")?);
+            ensure!(said.contains("404"), "{said}");
+        }
+    }
+    ensure!(acme.fetches("secret") == 0, "fetched for a stranger");
+
+    let reader = client()?;
+    reader.shell(&typed(netrc, READER_TOKEN)).await?;
+    reader.shell(&typed(get, "")).await?;
+    let sums = reader.sums()?;
+    ensure!(
+        sums.contains("example.com/acme/secret v1.0.0 h1:"),
+        "{sums}"
+    );
+    // The other way to say it; the same sums.
+    reader.shell("go clean -modcache").await?;
+    reader.shell(&typed(private, "")).await?;
+    ensure!(
+        reader.sums()? == sums && acme.fetches("secret") == 1,
+        "{sums}"
+    );
+
+    // Without either, go wants it in the checksum database, where nothing private is.
+    let log = Log::of(&acme.node).await?;
+    let checked = format!("export GOSUMDB={:?}\n{}", log.setting(), typed(get, ""));
+    let checked = checked.replace("export GONOSUMDB", "# export GONOSUMDB");
+    reader.shell("go clean -modcache; rm go.sum").await?;
+    let refused = reader.shell(&checked).await;
+    let said = format!(
+        "{:?}",
+        refused.err().context("a private module is in no log")?
+    );
+    ensure!(
+        said.contains("/go/sumdb/") && said.contains("404"),
+        "{said}"
+    );
+    let view = acme.node.json("/api/v1/index/sumdb").await?;
+    ensure!(view["records"] == 0, "{view}");
     Ok(())
 }
 

@@ -14,7 +14,7 @@ const TROUBLESHOOTING: &str = include_str!("../../../../../docs/troubleshooting.
 const TASKS: &str = include_str!("../../../../../docs/tasks.md");
 
 /// The blocks of a language in a document.
-fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+pub fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     let begin = format!("```{language}\n");
     let rest = text.split(begin.as_str()).skip(1);
     rest.filter_map(|rest| rest.split_once("```").map(|(block, _)| block))
