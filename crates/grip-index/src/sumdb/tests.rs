@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use grip_db::{Db, TestDatabase};
+use grip_db::Db;
 use grip_tasks::TaskGroup;
 use grip_tlog::{Frontier, Tile, TreeHead, Verifier, check_consistency, record_hash};
 use tempfile::TempDir;
