@@ -286,6 +286,30 @@ impl Connection<'_> {
                     let replication = &shared.replication;
                     replication.compared(relay, &asked, &lacking, now_ms());
                 }
+                Output::PassEnded {
+                    is_full,
+                    has_gaps,
+                    took,
+                } => {
+                    let relay = &self.worker.relay;
+                    if has_gaps {
+                        tracing::debug!(%relay, ?took, "relay did not give all that it said it has");
+                    } else {
+                        tracing::debug!(%relay, full = is_full, ?took, "read the history of relay");
+                    }
+                }
+                Output::Paused {
+                    reason,
+                    length,
+                    text,
+                } => {
+                    let relay = &self.worker.relay;
+                    tracing::info!(%relay, %reason, ?length, text, "paused requests to relay");
+                }
+                Output::Crowded { max_bytes } => {
+                    let relay = &self.worker.relay;
+                    tracing::debug!(%relay, max_bytes, "polling what relay has no room for");
+                }
                 Output::Save => must_save = true,
             }
         }

@@ -122,7 +122,7 @@ mod tests {
         let relay = RelayUrl::parse("wss://relay.example").unwrap();
         let mut memory = memories.load(&relay).await;
         memory.health.lost(Loss::Faulty, &Backoff::default(), 1_000);
-        memory.progress.rate.hit(crate::pause::POLITE, 1_000);
+        memory.progress.limit_rate(1_000);
         memories.save(&relay, &memory).await;
         memories.save(&relay, &memory).await;
         memories.sweep().await;

@@ -31,10 +31,11 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Notes a reason to pause. During a pause it does not make it longer.
-    pub(crate) fn hit(&mut self, growth: Growth, now: u64) {
+    /// Notes a reason to pause; says for how long, where one begins. During a pause it does not make it
+    /// longer.
+    pub(crate) fn hit(&mut self, growth: Growth, now: u64) -> Option<Duration> {
         if self.left(growth, now).is_some() {
-            return;
+            return None;
         }
         let is_calm = now >= self.until.saturating_add(growth.calm);
         self.length = if self.length == 0 || is_calm {
@@ -43,6 +44,7 @@ impl Pause {
             (self.length * 2).min(growth.most)
         };
         self.until = now + self.length;
+        Some(Duration::from_secs(self.length))
     }
 
     /// How long it lasts from now. A clock that was set back does not make it last longer than any.

@@ -9,8 +9,9 @@ pub(crate) enum Refusal {
     TooManyQueries,
     /// One REQ had too many filters.
     TooManyFilters,
-    /// All open subscriptions together may have so many bytes (G02-18).
-    TooManyBytes(u64),
+    /// All open subscriptions together may have so many bytes (G02-18), or fewer than they have where
+    /// it does not say how many.
+    TooManyBytes(Option<u64>),
     /// It wants to know who asks (NIP-42).
     AuthRequired,
     /// It does not serve such requests, or not to us.
@@ -24,7 +25,9 @@ impl Refusal {
         let has = |word: &str| text.contains(word);
         let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
         if let Some(most) = max_active_bytes(&text) {
-            Self::TooManyBytes(most)
+            Self::TooManyBytes(Some(most))
+        } else if has("subscriptions") && has("too much memory") {
+            Self::TooManyBytes(None)
         } else if has("filter")
             && any(&[
                 "number of filters",
@@ -96,7 +99,13 @@ mod tests {
             ("unsupported: filter key `#A`", Policy),
             (
                 "ERROR: active subscriptions exceed max size 262144 bytes",
-                TooManyBytes(262_144),
+                TooManyBytes(Some(262_144)),
+            ),
+            (grip_relay::SUBSCRIPTIONS_TOO_LARGE, TooManyBytes(None)),
+            (
+                "rate-limited: half-received messages of your network take too much memory here; try \
+                 again later",
+                RateLimited,
             ),
             ("active subscriptions exceed max size -1 bytes", Unknown),
             ("error: could not connect to the database", Unknown),

@@ -23,7 +23,6 @@ use tokio::time::Instant;
 use self::{history::History, live::Live};
 use crate::{
     message::{self, RelayMessage},
-    pause::POLITE,
     plan::Plan,
     refusal::Refusal,
 };
@@ -32,7 +31,7 @@ pub(crate) use self::{
     everything::Everything,
     history::{Item, UNKNOWN_ID},
     inbox::{Asked, Delivery, Fate, Inbox},
-    progress::Progress,
+    progress::{PauseReason, Progress},
 };
 
 /// Subscriptions that a relay is taken to allow if it says nothing (G02-13).
@@ -53,6 +52,8 @@ pub(crate) struct Now {
 const FIRST_SPACING: Duration = Duration::from_millis(600);
 const MAX_SPACING: Duration = Duration::from_secs(10);
 const EPISODE: u64 = 60;
+/// Characters of a refusal that are said in the log.
+const MAX_TEXT_CHARS: usize = 200;
 
 /// What a relay says about itself (NIP-11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +93,24 @@ pub(crate) enum Output {
         asked: Vec<[u8; 32]>,
         lacking: Vec<[u8; 32]>,
     },
+    /// Say in the log that a pass over all that is wanted has ended.
+    PassEnded {
+        is_full: bool,
+        /// Something that the relay said it has did not come.
+        has_gaps: bool,
+        took: Duration,
+    },
+    /// Say in the log that requests pause.
+    Paused {
+        reason: PauseReason,
+        length: Duration,
+        /// What the relay said, where it said anything.
+        text: Option<String>,
+    },
+    /// Say in the log that not all subscriptions fit what the relay allows.
+    Crowded {
+        max_bytes: u64,
+    },
     /// Progress that must survive a restart.
     Save,
     /// The same for how all that the relay has differs from what is here.
@@ -115,6 +134,8 @@ pub(crate) struct Session {
     /// The least time between two requests, and since when it is so long.
     spacing: Duration,
     spaced_at: Option<u64>,
+    /// The refusal that is being heard.
+    refusal_text: Option<String>,
 }
 
 /// Names of subscriptions: ours alone, never used twice on a connection (G02-34).
@@ -156,6 +177,7 @@ impl Session {
             authenticated: None,
             spacing: Duration::ZERO,
             spaced_at: None,
+            refusal_text: None,
             progress,
         };
         session.history.begin_pass(&plan, &session.progress, now);
@@ -296,11 +318,42 @@ impl Session {
     /// Reads a refusal of a request. Who we are is told once, where a request of ours is refused for
     /// it; requests from before are made again, later ones are refused for good (G02-30).
     fn refusal(&mut self, subscription: &str, text: &str) -> Refusal {
+        self.refusal_text = Some(text.chars().take(MAX_TEXT_CHARS).collect());
         match Refusal::read(text) {
             Refusal::AuthRequired if self.authenticate(subscription) => Refusal::AuthRequired,
             Refusal::AuthRequired => Refusal::Policy,
+            Refusal::TooManyBytes(most) => self.too_many_bytes(subscription, most),
             refusal => refusal,
         }
+    }
+
+    /// Reads a refusal for the bytes of all that is open. What was open without the refused request is
+    /// what fits; from there on less is opened each time, until a request that is refused for itself
+    /// alone waits as after any other refusal by rate.
+    fn too_many_bytes(&mut self, subscription: &str, most: Option<u64>) -> Refusal {
+        let is_live = self.live.knows(subscription);
+        if !is_live && !self.history.has(subscription) {
+            return Refusal::TooManyBytes(most);
+        }
+        let beside = self.live.beside(subscription);
+        let open = beside.unwrap_or_else(|| self.live.open_bytes());
+        let is_less = self.progress.refuse_active_bytes(open);
+        if is_less {
+            self.rearrange();
+        }
+        if is_less || is_live {
+            Refusal::TooManyBytes(most)
+        } else {
+            Refusal::RateLimited
+        }
+    }
+
+    /// Keeps the subscriptions to the bytes that they may have.
+    fn rearrange(&mut self) {
+        self.live.rearrange();
+        let max_bytes = self.progress.active_bytes();
+        let crowded = max_bytes.map(|max_bytes| Output::Crowded { max_bytes });
+        self.out.extend(crowded);
     }
 
     /// Says whether a request is worth repeating because our key is proved by now.
@@ -327,7 +380,12 @@ impl Session {
     }
 
     fn notice(&mut self, text: &str, now: Now) {
-        let refusal = Refusal::read(text);
+        let refusal = match Refusal::read(text) {
+            // It does not say which request there was no room for.
+            Refusal::TooManyBytes(None) => Refusal::RateLimited,
+            refusal => refusal,
+        };
+        self.refusal_text = Some(text.chars().take(MAX_TEXT_CHARS).collect());
         self.pause_for(refusal, now);
         if Refusal::is_about_nip77(text) {
             let history = &mut self.history;
@@ -337,20 +395,20 @@ impl Session {
 
     fn pause_for(&mut self, refusal: Refusal, now: Now) {
         match refusal {
-            Refusal::RateLimited => self.progress.rate.hit(POLITE, now.unix),
+            Refusal::RateLimited => self.progress.limit_rate(now.unix),
             Refusal::TooManyQueries => {
-                self.progress.rate.hit(POLITE, now.unix);
+                self.progress.limit_rate(now.unix);
                 self.history.without_nip77();
                 self.slow_down(now);
             }
-            Refusal::TooManyBytes(most) => {
-                if self.progress.max_active_bytes != Some(most) {
-                    self.progress.max_active_bytes = Some(most);
-                    self.live.rearrange();
+            Refusal::TooManyBytes(Some(most)) => {
+                if self.progress.hear_active_bytes(most) {
+                    self.rearrange();
                     self.out.push(Output::Save);
                 }
             }
-            Refusal::TooManyFilters
+            Refusal::TooManyBytes(None)
+            | Refusal::TooManyFilters
             | Refusal::AuthRequired
             | Refusal::Policy
             | Refusal::Unknown => {}
@@ -410,6 +468,15 @@ impl Session {
             .start_next(&mut self.names, &self.progress, now, &mut self.out);
         self.history
             .end_pass(&self.plan, &mut self.progress, now, &mut self.out);
+        let text = self.refusal_text.take();
+        for (reason, length) in self.progress.take_began() {
+            let text = text.clone();
+            self.out.push(Output::Paused {
+                reason,
+                length,
+                text,
+            });
+        }
     }
 
     /// When [`Session::advance`] has something to do again, at the latest.

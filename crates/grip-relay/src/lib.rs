@@ -25,7 +25,9 @@ mod writer;
 pub use access::{Access, Members};
 pub use admit::Admission;
 pub use frame::{Frame, Peer};
-pub use limits::{EVENT_FRAME_BYTES, EventLimits, HourlyBytes, Limits, Rate, Rates};
+pub use limits::{
+    EVENT_FRAME_BYTES, EventLimits, HourlyBytes, Limits, Rate, Rates, SUBSCRIPTIONS_TOO_LARGE,
+};
 pub use policy::{Answer, Share, Verdict, WritePolicy, answer_to_put};
 pub use relay::Relay;
 pub use stats::{COMMIT_CLASSES, Counter, MESSAGE_TYPES, PREFIXES, Stats};

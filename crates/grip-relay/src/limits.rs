@@ -8,6 +8,11 @@ use grip_types::NetworkPrefixes;
 /// What a message takes beside its event: `["EVENT",]`, and a few blanks.
 pub const EVENT_FRAME_BYTES: usize = 16;
 
+/// The refusal of filters beyond [`Limits::subscription_bytes`]. Waiting does not help against it, and so
+/// a node that follows tells it from the refusals by rate.
+pub const SUBSCRIPTIONS_TOO_LARGE: &str =
+    "rate-limited: the filters of your subscriptions take too much memory; close some first";
+
 /// The bounds of a relay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {

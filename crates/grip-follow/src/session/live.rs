@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::{Names, Now, Output, Progress, close};
 use crate::{
     message,
-    pause::POLITE,
     plan::{Class, Plan, REQUEST_BYTES, Values},
     refusal::Refusal,
 };
@@ -57,15 +56,23 @@ pub(super) struct Live {
     /// One subscription to all that the relay has stands for those to values.
     has_everything: bool,
     /// Subscriptions that end when those that stand for them are open: nothing is missed between.
-    ending: Vec<String>,
+    ending: Vec<Ending>,
     /// The least time between two openings, where the relay asked for one.
     spacing: Duration,
     not_before: Option<Instant>,
 }
 
+/// A subscription that ends.
+struct Ending {
+    name: String,
+    size_bytes: u64,
+}
+
 struct Request {
     wanted: Vec<Wanted>,
     state: State,
+    /// Bytes of the other subscriptions that were open when it was opened.
+    beside: u64,
     /// How often it was closed for no known reason.
     repairs: u32,
 }
@@ -127,8 +134,21 @@ impl Live {
 
     /// Subscriptions that are open.
     pub(super) fn count(&self) -> usize {
-        let open = |request: &&Request| matches!(request.state, State::Open(_));
-        self.requests.iter().filter(open).count()
+        self.requests.iter().filter(|it| it.is_open()).count()
+    }
+
+    /// Bytes of all that is open.
+    pub(super) fn open_bytes(&self) -> u64 {
+        let open = self.requests.iter().filter(|it| it.is_open());
+        let ending = self.ending.iter().map(|it| it.size_bytes);
+        open.map(Request::size_bytes).chain(ending).sum()
+    }
+
+    /// Bytes that were open beside a subscription when it was opened; none where it is not ours.
+    pub(super) fn beside(&self, subscription: &str) -> Option<u64> {
+        let mut requests = self.requests.iter();
+        let request = requests.find(|request| request.is_open_as(subscription));
+        request.map(|request| request.beside)
     }
 
     /// Says whether everything that is wanted is subscribed to.
@@ -143,9 +163,8 @@ impl Live {
 
     /// Bytes of the filters of each subscription.
     #[cfg(test)]
-    pub(super) fn sizes(&self) -> Vec<usize> {
-        let size = |request: &Request| request.wanted.iter().map(|it| it.size_bytes).sum();
-        self.requests.iter().map(size).collect()
+    pub(super) fn sizes(&self) -> Vec<u64> {
+        self.requests.iter().map(Request::size_bytes).collect()
     }
 
     pub(super) fn set_plan(&mut self, plan: &Arc<Plan>) {
@@ -202,8 +221,9 @@ impl Live {
                 }
             }
         }
+        let most = progress.active_bytes();
         let places = self.budget.saturating_sub(RESERVED).max(self.budget / 2);
-        let places = places.min(self.fitting(&groups, progress.max_active_bytes));
+        let places = places.min(fitting(&groups, most));
         let rest = groups.split_off(places.min(groups.len()));
         self.polled = rest.into_iter().flatten().collect();
         let mut old = std::mem::take(&mut self.requests);
@@ -218,36 +238,27 @@ impl Live {
             };
             self.requests.push(request);
         }
-        let old = old.into_iter().filter_map(|request| match request.state {
-            State::Open(name) => Some(name),
-            State::Closed(_) => None,
+        let old = old.into_iter().filter_map(|request| {
+            let size_bytes = request.size_bytes();
+            match request.state {
+                State::Open(name) => Some(Ending { name, size_bytes }),
+                State::Closed(_) => None,
+            }
         });
         self.ending.extend(old);
         // Where there is no room for both, the old ones have to end first.
-        if self.requests.len() + self.ending.len() + 1 > self.budget {
+        let ending: u64 = self.ending.iter().map(|it| it.size_bytes).sum();
+        let all = self.requests.iter().map(Request::size_bytes).sum::<u64>() + ending;
+        let is_tight = most.is_some_and(|most| all + RESERVED_BYTES > most);
+        if is_tight || self.requests.len() + self.ending.len() + 1 > self.budget {
             self.end_old(out);
         }
     }
 
     fn end_old(&mut self, out: &mut Vec<Output>) {
-        for name in self.ending.drain(..) {
+        for Ending { name, .. } in self.ending.drain(..) {
             close(&name, out);
         }
-    }
-
-    /// How many of the first groups fit into the bytes that all subscriptions may have.
-    fn fitting(&self, groups: &[Vec<Wanted>], most: Option<u64>) -> usize {
-        let Some(most) = most else {
-            return groups.len();
-        };
-        let mut left = most.saturating_sub(RESERVED_BYTES);
-        let fits = |group: &&Vec<Wanted>| {
-            let filters = group.iter().map(|wanted| wanted.size_bytes as u64);
-            let rest = left.checked_sub(filters.sum());
-            left = rest.unwrap_or(left);
-            rest.is_some()
-        };
-        groups.iter().take_while(fits).count()
     }
 
     /// Opens what is to be open. Live requests wait for no turn, but for pauses by rate.
@@ -261,9 +272,10 @@ impl Live {
         if self.must_regroup {
             self.regroup(progress, now, out);
         }
-        if progress.rate.left(POLITE, now.unix).is_some() {
+        if progress.rate_limited(now.unix).is_some() {
             return;
         }
+        let mut open = self.open_bytes();
         for request in &mut self.requests {
             let State::Closed(not_before) = request.state else {
                 continue;
@@ -280,6 +292,8 @@ impl Live {
             filters.iter_mut().for_each(|filter| filter.limit = Some(0));
             out.push(Output::Send(message::req(&name, &filters)));
             request.state = State::Open(name);
+            request.beside = open;
+            open += request.size_bytes();
         }
         self.end_old(out);
     }
@@ -339,7 +353,7 @@ impl Live {
 
     pub(super) fn wake_at(&self, progress: &Progress, now: Now) -> Instant {
         let far = now.at + Duration::from_secs(3_600);
-        let rate = progress.rate.left(POLITE, now.unix);
+        let rate = progress.rate_limited(now.unix);
         let start = self.not_before.unwrap_or(now.at);
         let start = start.max(now.at + rate.unwrap_or_default());
         let due = self
@@ -358,11 +372,38 @@ impl Request {
         Self {
             wanted,
             state: State::Closed(None),
+            beside: 0,
             repairs: 0,
         }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        size_bytes(&self.wanted)
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
     }
 
     fn is_open_as(&self, subscription: &str) -> bool {
         matches!(&self.state, State::Open(name) if name == subscription)
     }
+}
+
+/// How many of the first groups fit into the bytes that all subscriptions may have.
+fn fitting(groups: &[Vec<Wanted>], most: Option<u64>) -> usize {
+    let Some(most) = most else {
+        return groups.len();
+    };
+    let mut left = most.saturating_sub(RESERVED_BYTES);
+    let fits = |group: &&Vec<Wanted>| {
+        let rest = left.checked_sub(size_bytes(group));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    groups.iter().take_while(fits).count()
+}
+
+fn size_bytes(wanted: &[Wanted]) -> u64 {
+    wanted.iter().map(|it| it.size_bytes as u64).sum()
 }

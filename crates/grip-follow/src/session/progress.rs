@@ -1,6 +1,6 @@
 //! Progress with one relay: what is confirmed and which pauses last, over connections and restarts.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,16 +42,20 @@ pub(crate) struct Progress {
     /// How far unfinished pages have come, by filter.
     cursors: BTreeMap<String, Cursor>,
     /// After refusals by rate.
-    pub(crate) rate: Pause,
+    rate: Pause,
     /// After requests that were not answered to the end.
-    pub(crate) incomplete: Pause,
+    incomplete: Pause,
     /// Classes that were refused by policy, and until when they are left alone.
     policy: BTreeMap<Class, u64>,
     /// A pass ended without something that the relay said it has, and no full one succeeded since
     /// (G02-46).
     pub(super) is_degraded: bool,
     /// Bytes that all open subscriptions may have together, where the relay said so (G02-18).
-    pub(super) max_active_bytes: Option<u64>,
+    max_active_bytes: Option<u64>,
+    /// Bytes of what was open when the relay refused more of it, on this connection: relays count in
+    /// their own way, and some do not say how many they allow.
+    #[serde(skip)]
+    open_when_refused: Option<u64>,
     /// What the relay said about itself the last time it said anything.
     limits: Option<RemoteLimits>,
     /// All that the relay has, once it was compared at once.
@@ -62,6 +66,30 @@ pub(crate) struct Progress {
     /// Values whose history is here.
     #[serde(skip)]
     covered: BTreeMap<Class, Values>,
+    /// Pauses that began and were not reported: one of each reason at most between two reports.
+    #[serde(skip)]
+    began: Vec<(PauseReason, Duration)>,
+}
+
+/// Why requests are not made for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PauseReason {
+    /// The relay asked for fewer requests.
+    Rate,
+    /// A request was not answered to the end.
+    Incomplete,
+    /// The relay refuses requests of this class.
+    Policy(Class),
+}
+
+impl fmt::Display for PauseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate => f.write_str("it limits the rate of requests"),
+            Self::Incomplete => f.write_str("a request was not answered to the end"),
+            Self::Policy(class) => write!(f, "it refuses requests of class {class:?}"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -73,6 +101,8 @@ struct Cursor {
 impl Progress {
     /// Takes a saved plan for covered if it is still the plan.
     pub(super) fn restore(&mut self, plan: &Plan, now: u64) {
+        // The relay has forgotten what was open.
+        self.open_when_refused = None;
         // A comparison that was cut off says nothing.
         self.everything.take_if(|it| !it.is_established);
         let is_same = self.plan == self.digest(plan, now);
@@ -90,6 +120,26 @@ impl Progress {
         }
         self.cursors
             .retain(|_, cursor| now.saturating_sub(cursor.began) < CURSOR_LIFETIME);
+    }
+
+    /// Bytes that all open subscriptions may have together, as far as that is known.
+    pub(super) fn active_bytes(&self) -> Option<u64> {
+        let known = [self.max_active_bytes, self.open_when_refused];
+        known.into_iter().flatten().min()
+    }
+
+    /// Notes how many bytes the relay says all open subscriptions may have; says whether that is news.
+    pub(super) fn hear_active_bytes(&mut self, most: u64) -> bool {
+        self.max_active_bytes.replace(most) != Some(most)
+    }
+
+    /// Notes that the relay refused more than the bytes that were open; says whether fewer are left.
+    pub(super) fn refuse_active_bytes(&mut self, open: u64) -> bool {
+        let is_news = self.active_bytes().is_none_or(|most| open < most);
+        if is_news {
+            self.open_when_refused = Some(open);
+        }
+        is_news
     }
 
     /// Notes what the relay says about itself; other limits than before make everything unknown
@@ -282,8 +332,33 @@ impl Progress {
         self.cursors.remove(filter);
     }
 
+    /// Pauses all requests for a refusal by rate.
+    pub(crate) fn limit_rate(&mut self, now: u64) {
+        let began = self.rate.hit(POLITE, now);
+        self.note_pause(PauseReason::Rate, began);
+    }
+
+    /// Pauses requests for history after one that was not answered to the end.
+    pub(super) fn leave_incomplete(&mut self, now: u64) {
+        let began = self.incomplete.hit(POLITE, now);
+        self.note_pause(PauseReason::Incomplete, began);
+    }
+
     pub(super) fn refuse(&mut self, class: Class, now: u64) {
         self.policy.insert(class, now + POLICY_PAUSE);
+        let began = Duration::from_secs(POLICY_PAUSE);
+        self.note_pause(PauseReason::Policy(class), Some(began));
+    }
+
+    fn note_pause(&mut self, reason: PauseReason, began: Option<Duration>) {
+        let is_noted = self.began.iter().any(|(noted, _)| *noted == reason);
+        self.began
+            .extend(began.filter(|_| !is_noted).map(|it| (reason, it)));
+    }
+
+    /// The pauses that began since they were reported last.
+    pub(super) fn take_began(&mut self) -> Vec<(PauseReason, Duration)> {
+        std::mem::take(&mut self.began)
     }
 
     /// How long a class is still left alone for what the relay refused.
@@ -301,13 +376,18 @@ impl Progress {
         classes.any(|class| self.refused(*class, now).is_some())
     }
 
+    /// How long no request at all may start.
+    pub(super) fn rate_limited(&self, now: u64) -> Option<Duration> {
+        self.rate.left(POLITE, now)
+    }
+
     /// How long no background request may start.
     pub(super) fn background(&self, now: u64) -> Option<Duration> {
-        let rate = self.rate.left(POLITE, now);
+        let rate = self.rate_limited(now);
         rate.max(self.incomplete.left(POLITE, now))
     }
 
     pub(crate) fn is_rate_limited(&self, now: u64) -> bool {
-        self.rate.left(POLITE, now).is_some()
+        self.rate_limited(now).is_some()
     }
 }

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod checks;
+mod crowded;
 mod everything;
 mod history;
 mod live;
@@ -26,6 +27,8 @@ struct Scene {
     saves: usize,
     /// What the relay was found to lack, by single checks and by comparisons.
     lacking: Vec<[u8; 32]>,
+    /// Why requests paused, and what the relay had said.
+    paused: Vec<(PauseReason, Option<String>)>,
 }
 
 /// The other side of a reconciliation.
@@ -93,6 +96,7 @@ impl Scene {
             wants_set: false,
             saves: 0,
             lacking: Vec::new(),
+            paused: Vec::new(),
         };
         scene.collect();
         scene
@@ -106,7 +110,8 @@ impl Scene {
             match output {
                 Output::Send(text) => self.said.push(serde_json::from_str(&text).unwrap()),
                 Output::LoadSet(_) | Output::LoadEverything => self.wants_set = true,
-                Output::SaveEverything => {}
+                Output::SaveEverything | Output::PassEnded { .. } | Output::Crowded { .. } => {}
+                Output::Paused { reason, text, .. } => self.paused.push((reason, text)),
                 Output::Authenticate(challenge) => self.said.push(json!(["AUTH", challenge])),
                 Output::Save => self.saves += 1,
                 Output::Checked { lacking, .. }

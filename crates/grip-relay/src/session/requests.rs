@@ -18,6 +18,7 @@ use tokio::{sync::Notify, time::sleep_until};
 
 use super::Connection;
 use crate::{
+    SUBSCRIPTIONS_TOO_LARGE,
     quota::Held,
     reconcile::{Exchanges, Failure, Snapshot},
     relay::Shared,
@@ -235,10 +236,7 @@ impl Requests {
         }
         let bytes = request.size_bytes();
         if !self.state.lock().take(bytes, limits.subscription_bytes) {
-            return Err(
-                "rate-limited: the filters of your subscriptions take too much memory; close some first"
-                    .into(),
-            );
+            return Err(SUBSCRIPTIONS_TOO_LARGE.to_owned());
         }
         let mut waiting = Some(Waiting { request, bytes });
         loop {

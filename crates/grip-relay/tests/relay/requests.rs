@@ -136,7 +136,10 @@ async fn relay_3_subscriptions_are_bounded_in_number_and_memory() {
     let long: Vec<Value> = (0..200).map(|n| json!(format!("{n:064}"))).collect();
     client.send(json!(["REQ", "d", {"ids": long}])).await;
     let answer = client.next().await;
-    assert_eq!(answer[0], "CLOSED", "{answer}");
+    assert_eq!(
+        answer,
+        json!(["CLOSED", "d", grip_relay::SUBSCRIPTIONS_TOO_LARGE])
+    );
     assert_eq!(
         node.relay.stats().subscriptions.get(),
         2,

@@ -1,6 +1,8 @@
 //! Ends of requests and of passes: what counts, what is asked for again, what is given up
 //! (G02-19 … G02-22, G02-24, G02-28).
 
+use std::time::Duration;
+
 use super::{
     super::{
         Fate, Names, Now, Output, Progress, close,
@@ -12,7 +14,6 @@ use super::{
 };
 use crate::{
     message,
-    pause::POLITE,
     plan::{Class, Plan},
     refusal::Refusal,
 };
@@ -184,7 +185,7 @@ impl History {
     /// Puts a request back that did not come to its end: nothing of it counts.
     pub(super) fn failed(&mut self, job: Job, progress: &mut Progress, now: Now) {
         self.has_failed = true;
-        progress.incomplete.hit(POLITE, now.unix);
+        progress.leave_incomplete(now.unix);
         self.put_back(job, now);
     }
 
@@ -214,16 +215,16 @@ impl History {
             return self.leave_everything(UNSUITABLE, progress, now, out);
         }
         match refusal {
-            Refusal::RateLimited | Refusal::TooManyQueries | Refusal::AuthRequired => {
-                self.put_back(request.into_job(), now);
-            }
+            // Where there was no room for it, subscriptions end for it.
+            Refusal::RateLimited
+            | Refusal::TooManyQueries
+            | Refusal::TooManyBytes(_)
+            | Refusal::AuthRequired => self.put_back(request.into_job(), now),
             Refusal::Policy | Refusal::TooManyFilters => {
                 progress.refuse(request.job.class, now.unix);
                 self.put_back(request.into_job(), now);
             }
-            Refusal::Unknown | Refusal::TooManyBytes(_) => {
-                self.failed(request.into_job(), progress, now);
-            }
+            Refusal::Unknown => self.failed(request.into_job(), progress, now),
         }
     }
 
@@ -280,18 +281,17 @@ impl History {
         }
         if let Some(pass) = self.pass.take() {
             self.has_failed = false;
+            out.push(Output::PassEnded {
+                is_full: pass.is_full,
+                has_gaps: pass.has_gaps,
+                took: Duration::from_secs(now.unix.saturating_sub(pass.began)),
+            });
             if pass.has_gaps {
                 progress.pass_failed(pass.began);
-                tracing::debug!("a relay did not give all that it said it has");
-                return out.push(Output::Save);
+            } else {
+                progress.pass_ended(plan, pass.is_full, pass.began, now.unix);
+                self.compare_all_next(plan, progress, now, out);
             }
-            progress.pass_ended(plan, pass.is_full, pass.began, now.unix);
-            self.compare_all_next(plan, progress, now, out);
-            tracing::debug!(
-                full = pass.is_full,
-                took = now.unix.saturating_sub(pass.began),
-                "read the history of a relay"
-            );
             out.push(Output::Save);
         }
     }

@@ -100,7 +100,7 @@ impl History {
         progress: &Progress,
         now: Now,
     ) {
-        let is_tight = progress.max_active_bytes.is_some();
+        let is_tight = progress.active_bytes().is_some();
         let (every, overlap) = if is_tight {
             (TIGHT_POLL_EVERY, TIGHT_POLL_OVERLAP)
         } else {

@@ -109,7 +109,8 @@ impl History {
         if !self.is_reconciling(Some(subscription)) {
             return;
         }
-        if refusal == Refusal::AuthRequired {
+        // Not for what was asked: it is asked again.
+        if matches!(refusal, Refusal::AuthRequired | Refusal::TooManyBytes(_)) {
             let request = self.active.take();
             return self.queue.extend(request.map(Request::into_job));
         }

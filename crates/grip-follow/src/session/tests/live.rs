@@ -221,7 +221,7 @@ async fn g02_18_a_limit_of_bytes_is_remembered_and_what_does_not_fit_is_polled_e
     assert!(before > 2 && scene.session.live.polled().1.is_empty());
     let text = "ERROR: active subscriptions exceed max size 200000 bytes";
     scene.hear(json!(["NOTICE", text]));
-    let bytes = |scene: &Scene| -> usize {
+    let bytes = |scene: &Scene| -> u64 {
         let live = scene.session.live.sizes();
         live.into_iter().sum()
     };

@@ -25,6 +25,7 @@ fn act() -> impl Strategy<Value = Act> {
         "unknown message NEG-OPEN",
         "too many queries",
         "active subscriptions exceed max size 1000 bytes",
+        grip_relay::SUBSCRIPTIONS_TOO_LARGE,
     ]);
     let fates = prop::sample::select(vec![
         Fate::Taken,
