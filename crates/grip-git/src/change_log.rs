@@ -106,8 +106,8 @@ pub enum LoggedChange {
     /// A pack in the store of an identifier.
     Pack {
         identifier: Identifier,
-        name: String,
-        files: Vec<PackFile>,
+        #[serde(flatten)]
+        pack: StoredPack,
     },
     /// Packs of an identifier, in the place of others.
     ReplacePacks {
@@ -180,7 +180,7 @@ impl LoggedChange {
     /// The files that a copy may fetch because of this change.
     pub fn files(&self) -> impl Iterator<Item = &PackFile> {
         let (own, added, staged): (&[PackFile], &[StoredPack], &[StagedPack]) = match self {
-            Self::Pack { files, .. } => (files, &[], &[]),
+            Self::Pack { pack, .. } => (&pack.files, &[], &[]),
             Self::ReplacePacks { added, .. } => (&[], added, &[]),
             Self::Refs { staged, .. } => (&[], &[], staged),
             _ => (&[], &[], &[]),
@@ -316,8 +316,10 @@ mod tests {
         let changes = [
             LoggedChange::Pack {
                 identifier: repo.identifier.clone(),
-                name: "pack-1".to_owned(),
-                files: vec![file.clone()],
+                pack: StoredPack {
+                    name: "pack-1".to_owned(),
+                    files: vec![file.clone()],
+                },
             },
             LoggedChange::ReplacePacks {
                 identifier: repo.identifier.clone(),

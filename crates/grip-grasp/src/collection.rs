@@ -21,6 +21,7 @@ use crate::{
     admission::ViewError,
     error::GraspError,
     grasp::{Core, timestamp},
+    maintenance::log_incomplete,
 };
 
 /// Identifiers looked at in one round.
@@ -185,6 +186,10 @@ impl Core {
             }
             Err(Failed::Repack(RepackError::Busy(_) | RepackError::MemoryFull(_))) => {
                 self.collecting.try_again(identifier);
+            }
+            Err(Failed::Repack(error @ RepackError::Incomplete { .. })) => {
+                self.collecting.failed();
+                log_incomplete(&error);
             }
             Err(Failed::Repack(error)) => {
                 self.collecting.failed();

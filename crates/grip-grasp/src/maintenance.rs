@@ -129,6 +129,7 @@ impl Core {
             Ok(Err(RepackError::Busy(_) | RepackError::MemoryFull(_))) => {
                 self.maintenance.add(identifier);
             }
+            Ok(Err(error @ RepackError::Incomplete { .. })) => log_incomplete(&error),
             Ok(Err(error)) => {
                 tracing::warn!(%identifier, error = &error as &dyn std::error::Error, "failed to repack objects");
             }
@@ -138,6 +139,12 @@ impl Core {
         }
         false
     }
+}
+
+/// Objects were lost on this disk: packs stay as they are, and the repositories are checked by the next
+/// audit.
+pub(crate) fn log_incomplete(error: &RepackError) {
+    tracing::error!(%error, "objects are lost; packs stay as they are until they are whole again");
 }
 
 #[cfg(test)]

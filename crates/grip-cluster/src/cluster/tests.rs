@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use grip_db::{Db, Server, prepare_all};
-use grip_git::{ChangeLog, LoggedChange, PackFile};
+use grip_git::{ChangeLog, LoggedChange, PackFile, StoredPack};
 use grip_testkit::{PostgresServer, until_ok};
 use grip_types::Identifier;
 
@@ -128,8 +128,10 @@ async fn a_record_names_nothing_that_was_stored_long_ago() {
     let store = || log.store_pack(vec![file.clone()]).unwrap();
     let record = |files: Vec<PackFile>| LoggedChange::Pack {
         identifier: Identifier::parse("x").unwrap(),
-        name: "pack-1".to_owned(),
-        files,
+        pack: StoredPack {
+            name: "pack-1".to_owned(),
+            files,
+        },
     };
     let append = |change| ChangeLog::append(&log, change);
     let first = store();

@@ -38,13 +38,8 @@ impl LoggedState {
     /// on disk.
     pub fn apply(&mut self, change: LoggedChange) {
         match change {
-            LoggedChange::Pack {
-                identifier,
-                name,
-                files,
-            } => {
-                let packs = self.packs.entry(identifier).or_default();
-                add(packs, StoredPack { name, files });
+            LoggedChange::Pack { identifier, pack } => {
+                add(self.packs.entry(identifier).or_default(), pack);
             }
             LoggedChange::ReplacePacks {
                 identifier,
@@ -104,8 +99,7 @@ impl LoggedState {
         let packs = self.packs.into_iter().flat_map(|(identifier, packs)| {
             packs.into_iter().map(move |pack| LoggedChange::Pack {
                 identifier: identifier.clone(),
-                name: pack.name,
-                files: pack.files,
+                pack,
             })
         });
         // Before those in their places.

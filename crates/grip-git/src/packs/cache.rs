@@ -14,6 +14,7 @@
 //! - Who holds a permit of a store and warmed it since finds all its packs until the permit is dropped.
 //! - One thread at a time fetches for a store; the others wait for it.
 
+mod compare;
 mod replace;
 mod stored_packs;
 
@@ -210,17 +211,10 @@ impl Packs {
     }
 
     /// Notes a pack that all copies can fetch; the caller holds the lock and makes it part of the store.
-    pub(crate) fn note_stored(
-        &self,
-        identifier: &Identifier,
-        name: &str,
-        files: &[PackFile],
-    ) -> io::Result<()> {
+    pub(crate) fn note_stored(&self, identifier: &Identifier, pack: &StoredPack) -> io::Result<()> {
         self.ensure(identifier)?;
         let _listing = self.cache.listing.lock();
-        self.note(identifier, &stored_pack(name, files))?;
-        self.cache.changed.notify_one();
-        Ok(())
+        self.note(identifier, pack)
     }
 
     /// Notes a pack that is part of the store and is fetched when it is needed; durable on return. The
@@ -228,17 +222,14 @@ impl Packs {
     pub(crate) fn note_missing(
         &self,
         identifier: &Identifier,
-        name: &str,
-        files: &[PackFile],
+        pack: &StoredPack,
     ) -> io::Result<()> {
         self.ensure(identifier)?;
-        let pack = stored_pack(name, files);
         let _listing = self.cache.listing.lock();
-        self.note(identifier, &pack)?;
-        if !self.has(identifier, name) {
-            StoredPacks::append(&self.list(identifier, MISSING), &pack)?;
+        self.note(identifier, pack)?;
+        if !self.has(identifier, &pack.name) {
+            StoredPacks::append(&self.list(identifier, MISSING), pack)?;
             self.cache.set_cold(identifier);
-            self.cache.changed.notify_one();
         }
         Ok(())
     }
@@ -250,6 +241,7 @@ impl Packs {
         if list.exists() || packs()?.is_empty() {
             StoredPacks::append(&list, pack)?;
         }
+        self.cache.changed.notify_one();
         Ok(())
     }
 
@@ -480,11 +472,9 @@ impl Packs {
     pub(crate) fn set_stored(
         &self,
         identifier: &Identifier,
-        packs: impl IntoIterator<Item = (String, Vec<PackFile>)>,
+        packs: impl Iterator<Item = StoredPack>,
     ) -> io::Result<()> {
         let _listing = self.cache.listing.lock();
-        let packs = packs.into_iter();
-        let packs = packs.map(|(name, files)| StoredPack { name, files });
         StoredPacks::of(packs).write(&self.list(identifier, STORED))
     }
 
@@ -527,12 +517,5 @@ impl Packs {
 
     fn list(&self, identifier: &Identifier, name: &str) -> PathBuf {
         self.layout.store(identifier).join(name)
-    }
-}
-
-fn stored_pack(name: &str, files: &[PackFile]) -> StoredPack {
-    StoredPack {
-        name: name.to_owned(),
-        files: files.to_vec(),
     }
 }

@@ -51,6 +51,9 @@ const NOTE: &str = "collecting";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Roots {
     pub(crate) oids: BTreeSet<Oid>,
+    /// Those of them that refs are at, and that the store therefore has: what they lead to would count
+    /// as unreachable without them. Events may name what never came.
+    pub(crate) tips: BTreeSet<Oid>,
     /// Packs of staged uploads, which link into the store, with their object directories.
     pub(crate) staged: BTreeMap<PathBuf, PathBuf>,
 }
@@ -111,6 +114,7 @@ impl Packs {
         if !is_ready || list.has_loose || !list.packs.iter().any(|pack| pack.modified < since) {
             return Ok(None);
         }
+        self.check_tips(identifier, &roots).await?;
         let start = roots.oids.iter().copied().collect();
         let mut found = Unreachable {
             packs: Arc::clone(self),
@@ -145,6 +149,29 @@ impl Packs {
             fault::point("git.collect.stored");
         }
         Ok(Some(found))
+    }
+
+    /// Refuses a store that lost a tip.
+    async fn check_tips(
+        self: &Arc<Self>,
+        identifier: &Identifier,
+        roots: &Roots,
+    ) -> Result<(), RepackError> {
+        let (packs, identifier) = (Arc::clone(self), identifier.clone());
+        let tips: Vec<Oid> = roots.tips.iter().copied().collect();
+        let checked = blocking(move || {
+            let kinds = packs.kinds(&identifier, &tips)?;
+            let mut found = tips.iter().zip(kinds);
+            let lost = found.find(|(_, kind)| kind.is_none());
+            Ok(match lost {
+                Some((tip, _)) => {
+                    let reason = format!("{tip}, which a ref is at, is missing");
+                    Err(packs.fetch_again(&identifier, &[], reason))
+                }
+                None => Ok(()),
+            })
+        });
+        checked.await?
     }
 
     /// The names of packs that came before `since`.

@@ -1,7 +1,8 @@
 //! Damaged packs: noticed by their ends, without reading what is in between, and set aside.
 //!
 //! A pack ends with its checksum, which its index repeats. A file that was cut, lost or mixed up shows
-//! there; a flipped bit in the middle shows to `git fsck` alone.
+//! there; a flipped bit in the middle shows to who reads all of it: `git fsck`, and [`Packs::damaged_of`]
+//! before a pack is stored for other copies.
 
 use std::{
     fs::{self, File},
@@ -11,7 +12,7 @@ use std::{
 
 use grip_types::Identifier;
 
-use super::{Packs, pack_dir, repack::graph_file};
+use super::{PACK_FILES, Packs, pack_dir, repack::graph_file};
 use crate::disk;
 
 const CHECKSUM: usize = 20;
@@ -19,6 +20,9 @@ const CHECKSUM: usize = 20;
 const SMALLEST_PACK: u64 = 32;
 /// Magic, version, fan-out and two checksums.
 const SMALLEST_INDEX: u64 = 1072;
+
+/// Bytes that are read at once.
+const PIECE: usize = 256 << 10;
 
 /// A pack that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +43,31 @@ impl Packs {
         }
     }
 
-    fn find_damaged(&self, identifier: &Identifier) -> io::Result<Vec<DamagedPack>> {
+    /// Those of the packs `names` whose bytes are not what their checksums say. Reads all of them, and
+    /// takes no lock: the caller keeps them where they are.
+    pub(crate) fn damaged_of(
+        &self,
+        identifier: &Identifier,
+        names: &[&String],
+    ) -> io::Result<Vec<DamagedPack>> {
+        let dir = pack_dir(&self.objects(identifier));
+        let mut damaged = Vec::new();
+        for name in names {
+            for extension in PACK_FILES {
+                let file = dir.join(format!("{name}.{extension}"));
+                if !ends_with_its_checksum(&file)? {
+                    damaged.push(DamagedPack {
+                        name: (*name).clone(),
+                        reason: format!("the checksum of its .{extension} file does not match"),
+                    });
+                    break;
+                }
+            }
+        }
+        Ok(damaged)
+    }
+
+    pub(super) fn find_damaged(&self, identifier: &Identifier) -> io::Result<Vec<DamagedPack>> {
         let dir = pack_dir(&self.objects(identifier));
         let mut damaged = Vec::new();
         if !disk::is_real_dir(&dir)? {
@@ -85,7 +113,9 @@ impl Packs {
     fn move_aside(&self, identifier: &Identifier, packs: &[DamagedPack]) -> io::Result<()> {
         let dir = pack_dir(&self.objects(identifier));
         let aside = self.layout.damaged(identifier);
-        disk::make_dirs(&self.layout.root, &aside)?;
+        if !packs.is_empty() {
+            disk::make_dirs(&self.layout.root, &aside)?;
+        }
         for (file, _) in disk::entries(&dir)? {
             let stem = file.split_once('.').map_or(&*file, |(stem, _)| stem);
             let is_damaged = packs.iter().any(|pack| pack.name == stem);
@@ -139,6 +169,28 @@ fn fault<'a>(dir: &Path, name: &'a str) -> io::Result<Option<(&'a str, String)>>
         return says("its index belongs to another pack");
     }
     Ok(None)
+}
+
+/// Says whether the last bytes of a file are the checksum of all others, as git writes packs and indexes.
+fn ends_with_its_checksum(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let Some(content) = file.metadata()?.len().checked_sub(CHECKSUM as u64) else {
+        return Ok(false);
+    };
+    let mut reader = (&mut file).take(content);
+    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = reader.read(&mut piece)?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&piece[..read]);
+    }
+    let mut trailer = [0; CHECKSUM];
+    file.read_exact(&mut trailer)?;
+    let checksum = hasher.try_finalize().map_err(io::Error::other)?;
+    Ok(checksum.as_slice() == trailer)
 }
 
 /// The first four bytes and the last `count` of a file; none if it is smaller than `least`.

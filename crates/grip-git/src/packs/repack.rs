@@ -58,6 +58,11 @@ pub enum RepackError {
     Busy(Identifier),
     #[error("git could not repack: {0}")]
     Git(String),
+    #[error("the objects of {identifier} on this disk are not whole: {reason}")]
+    Incomplete {
+        identifier: Identifier,
+        reason: String,
+    },
     #[error(transparent)]
     MemoryFull(#[from] MemoryFull),
     #[error("the store could not be read")]

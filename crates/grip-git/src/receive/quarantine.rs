@@ -6,7 +6,7 @@ use grip_tasks::Permit;
 use grip_types::{Identifier, Oid};
 
 use crate::{
-    change_log::LoggedChange,
+    change_log::{LoggedChange, StoredPack},
     memory::Payer,
     objects::ObjectKind,
     packs::{Promoted, QuarantinedPack},
@@ -64,18 +64,18 @@ impl Quarantine {
         let inner = &self.repositories.inner;
         let log = &inner.options.log;
         // Before the lock is taken: it may take a while.
-        let files = log.store_pack(pack.files())?;
+        let stored = StoredPack {
+            name: pack.name().to_owned(),
+            files: log.store_pack(pack.files())?,
+        };
         let _turn = inner.lock(&self.identifier);
         let change = || LoggedChange::Pack {
             identifier: self.identifier.clone(),
-            name: pack.name().to_owned(),
-            files: files.clone(),
+            pack: stored.clone(),
         };
         log.before(change, || {
             if inner.packs.is_cached() {
-                inner
-                    .packs
-                    .note_stored(&self.identifier, pack.name(), &files)?;
+                inner.packs.note_stored(&self.identifier, &stored)?;
             }
             inner.packs.put(pack)
         })

@@ -40,12 +40,8 @@ impl Repositories {
             done.map_err(|source| unreachable_repo(repo, source))
         };
         match change {
-            LoggedChange::Pack {
-                identifier,
-                name,
-                files,
-            } => self
-                .add_pack(identifier, name, files, fetch)
+            LoggedChange::Pack { identifier, pack } => self
+                .add_pack(identifier, pack, fetch)
                 .map_err(|source| unreachable_objects(identifier, source))?,
             LoggedChange::ReplacePacks {
                 identifier,
@@ -109,19 +105,18 @@ impl Repositories {
     fn add_pack(
         &self,
         identifier: &Identifier,
-        name: &str,
-        files: &[PackFile],
+        pack: &StoredPack,
         fetch: &FetchPackFile<'_>,
     ) -> io::Result<()> {
-        let inner = &self.inner;
+        let (inner, name) = (&self.inner, &pack.name);
         if inner.packs.is_cached() {
             let _turn = inner.lock(identifier);
-            return inner.packs.note_missing(identifier, name, files);
+            return inner.packs.note_missing(identifier, pack);
         }
         if inner.packs.has(identifier, name) {
             return Ok(());
         }
-        self.fetched(name, files, fetch, |from| {
+        self.fetched(name, &pack.files, fetch, |from| {
             let _turn = inner.lock(identifier);
             inner.packs.add(identifier, name, from)
         })
@@ -140,7 +135,7 @@ impl Repositories {
             return packs.follow_replacement(identifier, added, removed, is_collected);
         }
         for pack in added {
-            self.add_pack(identifier, &pack.name, &pack.files, fetch)?;
+            self.add_pack(identifier, pack, fetch)?;
         }
         let _turn = self.inner.lock(identifier);
         packs.remove_named(identifier, removed)

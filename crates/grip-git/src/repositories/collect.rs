@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -61,8 +62,8 @@ impl Repositories {
         let roots = self.roots_later(identifier, named, since).await?;
         let log = &self.inner.options.log;
         let packs = &self.inner.packs;
-        let found = packs.find_unreachable(identifier, since, roots, log);
-        let found = found.await?;
+        let found = packs.find_unreachable(identifier, since, roots, log).await;
+        let found = self.heard(identifier, found)?;
         Ok(found.map(|found| Garbage {
             repositories: self.clone(),
             identifier: identifier.clone(),
@@ -149,6 +150,8 @@ impl Inner {
         for repo in self.bearers(identifier)? {
             let refs = self.load(&repo).map_err(io::Error::other)?;
             roots.oids.extend(refs.all().iter().map(|r| r.oid));
+            let stored = self.without_staged(&repo, Arc::clone(&refs));
+            roots.tips.extend(stored.iter().map(|r| r.oid));
             let own = self.layout.repository(&repo).join("objects");
             for upload in self.staged.of(&repo) {
                 roots.oids.extend(upload.tips.iter().map(|(_, tip)| *tip));
@@ -159,6 +162,9 @@ impl Inner {
             if repo.identifier == *identifier {
                 let refs = read_snapshot(repo, path).map_err(io::Error::other)?;
                 roots.oids.extend(refs.all().iter().map(|r| r.oid));
+                // Its pull requests may rest on uploads that went with it.
+                let stored = refs.iter().filter(|r| !r.name.is_under_nostr());
+                roots.tips.extend(stored.map(|r| r.oid));
             }
             Ok(())
         })?;

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use super::{Repositories, read_snapshot};
 use crate::{
-    change_log::{LoggedChange, LoggedState, PackFile, SetRef, StagedPack},
+    change_log::{LoggedChange, LoggedState, PackFile, SetRef, StagedPack, StoredPack},
     packs::PACK_FILES,
     refs::RefSnapshot,
 };
@@ -30,17 +30,17 @@ impl Repositories {
         for identifier in self.stores()? {
             let mut stored = Vec::new();
             for (name, files) in inner.packs.packs_of(&identifier)? {
-                stored.push((name, store(files)?));
+                let files = store(files)?;
+                stored.push(StoredPack { name, files });
             }
             // What a cluster that it was part of before had stored is not what this one has.
             inner
                 .packs
                 .set_stored(&identifier, stored.iter().cloned())?;
-            for (name, files) in stored {
+            for pack in stored {
                 state.apply(LoggedChange::Pack {
                     identifier: identifier.clone(),
-                    name,
-                    files,
+                    pack,
                 });
             }
         }

@@ -55,9 +55,11 @@ impl Repositories {
         };
         let packs = &self.inner.packs;
         let (max_packs, log) = (self.inner.options.max_packs, &self.inner.options.log);
-        let repacked = packs.repack(identifier, max_packs, tips).await?;
+        let repacked = packs.repack(identifier, max_packs, tips).await;
+        let repacked = self.heard(identifier, repacked)?;
         if log.is_some() {
-            packs.publish(identifier, max_packs, log).await?;
+            let published = packs.publish(identifier, max_packs, log).await;
+            self.heard(identifier, published)?;
         }
         Ok(repacked)
     }

@@ -1,6 +1,7 @@
 //! Copies that follow a log of changes.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::PathBuf,
     sync::Arc,
@@ -9,7 +10,7 @@ use std::{
 
 use grip_git::{
     Applied, CachedFrom, ChangeLog, DamagedPack, GarbageRemoval, LoggedBy, LoggedChange,
-    LoggedState, PackFile, PackSource, Payer, Protocol, Repositories,
+    LoggedState, PackFile, PackSource, Payer, Protocol, RepackError, Repositories,
 };
 use grip_types::{Oid, RepoAddr};
 use parking_lot::Mutex;
@@ -413,10 +414,8 @@ async fn packs_that_were_not_used_for_long_are_evicted_and_come_back() {
     }
 }
 
-/// Repacked packs have other names than those of the log: what is evicted is fetched as it was stored.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_repacked_store_comes_back_whole() {
-    let (leader, log) = logged();
+/// A repository of more pushes than packs are to lie in a store.
+async fn pushed_often(leader: &Sandbox) -> (RepoAddr, Work) {
     let repo = repo(ALICE, "project");
     leader.create(&repo).unwrap();
     let work = Work::example();
@@ -424,6 +423,14 @@ async fn a_repacked_store_comes_back_whole() {
         work.commit("round.txt", &format!("{round}\n"));
         leader.publish(&repo, &work).await;
     }
+    (repo, work)
+}
+
+/// Repacked packs have other names than those of the log: what is evicted is fetched as it was stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repacked_store_comes_back_whole() {
+    let (leader, log) = logged();
+    let (repo, work) = pushed_often(&leader).await;
     let copy = cached(&log, Some(0));
     log.replay(&copy, 0);
     copy.warm(&repo.identifier).unwrap();
@@ -446,7 +453,7 @@ async fn a_repacked_store_comes_back_whole() {
 fn listed(log: &Log) -> Vec<String> {
     let packs = log.compacted(log.len()).into_iter();
     let packs = packs.filter_map(|change| match change {
-        LoggedChange::Pack { name, .. } => Some(name),
+        LoggedChange::Pack { pack, .. } => Some(pack.name),
         _ => None,
     });
     packs.collect()
@@ -457,19 +464,14 @@ fn listed(log: &Log) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repacked_store_is_fetched_as_few_packs() {
     let (leader, log) = logged();
-    let repo = repo(ALICE, "project");
-    leader.create(&repo).unwrap();
-    let work = Work::example();
-    for round in 0..30 {
-        work.commit("round.txt", &format!("{round}\n"));
-        leader.publish(&repo, &work).await;
-    }
+    let (repo, _) = pushed_often(&leader).await;
     let warm = cached(&log, None);
     log.replay(&warm, 0);
     warm.warm(&repo.identifier).unwrap();
-    let (fetched, before) = (log.fetched.lock().len(), log.len());
+    let before = log.len();
     leader.repack(&repo.identifier).await.unwrap();
     assert!(log.len() > before, "the other copies are told");
+    let fetched = log.fetched.lock().len();
     assert!(listed(&log).len() < 10, "{:?}", listed(&log));
     log.replay(&warm, before);
     assert!(!warm.is_cold(&repo.identifier) && warm.outdated().is_empty());
@@ -486,6 +488,92 @@ async fn a_repacked_store_is_fetched_as_few_packs() {
     let before = log.len();
     leader.repack(&repo.identifier).await.unwrap();
     assert_eq!(log.len(), before);
+}
+
+/// Has a leader whose packs are not whole refuse to have them in the list; then it fetches what the list
+/// names, and its packs take their place.
+async fn is_refused_and_made_whole(leader: &Sandbox, log: &Arc<Log>, repo: &RepoAddr) {
+    let identifier = &repo.identifier;
+    let (before, names) = (log.len(), listed(log));
+    let refused = leader.repack(identifier).await.unwrap_err();
+    assert!(
+        matches!(refused, RepackError::Incomplete { .. }),
+        "{refused}"
+    );
+    assert_eq!((log.len(), listed(log)), (before, names));
+    assert_eq!(leader.take_suspects(), BTreeSet::from([repo.clone()]));
+    assert!(leader.is_cold(identifier), "it is fetched again");
+    assert!(leader.fsck(repo).await.unwrap().is_clean);
+    leader.repack(identifier).await.unwrap();
+    assert!(log.len() > before, "the other copies are told");
+    let new = cached(log, None);
+    log.replay(&new, 0);
+    assert!(new.fsck(repo).await.unwrap().is_clean);
+}
+
+/// The files of a pack on the disk of a copy.
+fn pack_files(copy: &Sandbox, repo: &RepoAddr, name: &str) -> [PathBuf; 2] {
+    let dir = copy.store(&repo.identifier).join("objects/pack");
+    ["pack", "idx"].map(|extension| dir.join(format!("{name}.{extension}")))
+}
+
+/// A disk that lost a pack, all of it or its index, is not taken for whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn packs_that_lack_objects_do_not_get_into_the_list() {
+    for lost in [0..2, 1..2] {
+        let (leader, log) = logged();
+        let (repo, _) = pushed_often(&leader).await;
+        // Each has all objects of those before it.
+        let newest = listed(&log).pop().unwrap();
+        for file in &pack_files(&leader, &repo, &newest)[lost] {
+            fs::remove_file(file).unwrap();
+        }
+        is_refused_and_made_whole(&leader, &log, &repo).await;
+    }
+}
+
+/// A pack that lost a bit before other copies had it is not given to them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pack_that_lost_a_bit_does_not_get_into_the_list() {
+    for file in [0, 1] {
+        let (leader, log) = logged();
+        let (repo, _) = pushed_often(&leader).await;
+        *log.refuses.lock() = true;
+        leader.repack(&repo.identifier).await.unwrap_err();
+        *log.refuses.lock() = false;
+        let names = listed(&log);
+        let packs = leader.packs(&repo.identifier).into_iter();
+        let mut packs = packs.map(|file| file.trim_end_matches(".pack").to_owned());
+        let rolled = packs.find(|name| !names.contains(name)).unwrap();
+        let path = &pack_files(&leader, &repo, &rolled)[file];
+        let mut bytes = fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::remove_file(path).unwrap();
+        fs::write(path, bytes).unwrap();
+        is_refused_and_made_whole(&leader, &log, &repo).await;
+    }
+}
+
+/// What a lost tip leads to is not taken for unreachable.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_collected_where_a_tip_is_lost() {
+    let (leader, log) = logged();
+    let (repo, _) = pushed_often(&leader).await;
+    let identifier = &repo.identifier;
+    let newest = listed(&log).pop().unwrap();
+    for file in pack_files(&leader, &repo, &newest) {
+        fs::remove_file(file).unwrap();
+    }
+    let before = log.len();
+    let now = SystemTime::now() + KEEP * 2;
+    let refused = leader.find_garbage(identifier, &[], KEEP, now).await;
+    assert!(matches!(refused, Err(RepackError::Incomplete { .. })));
+    assert_eq!(log.len(), before);
+    assert_eq!(leader.take_suspects(), BTreeSet::from([repo.clone()]));
+    assert!(leader.fsck(&repo).await.unwrap().is_clean);
+    let found = leader.find_garbage(identifier, &[], KEEP, now).await;
+    assert!(found.unwrap().is_none(), "all of it is needed");
 }
 
 const KEEP: Duration = Duration::from_secs(3600);

@@ -5,7 +5,7 @@
 //!  follower: ReplacePacks ──▶ its lists; if objects were collected: outdated ──refresh──▶ removed
 //! ```
 //!
-//! A repack loses nothing: a copy that has all objects keeps them in the packs that it has, and fetches
+//! A repack loses nothing, which is looked at before others count on it ([`compare`](super::compare)): a copy that has all objects keeps them in the packs that it has, and fetches
 //! nothing. After a collection no copy may keep what is gone for good: once it leads it would take in what
 //! rests on that, and no other copy could. So the packs of its disk that are in no list any more are
 //! *outdated*: they go once those in the list are there and nobody reads, and a node does not lead before.
@@ -15,7 +15,7 @@ use std::{io, path::PathBuf, sync::Arc};
 use grip_tasks::fault;
 use grip_types::Identifier;
 
-use super::{OUTDATED, STORED, StoredPacks};
+use super::{OUTDATED, STORED, StoredPacks, compare::Comparison};
 use crate::{
     change_log::{LoggedBy, LoggedChange, StoredPack},
     disk,
@@ -64,9 +64,9 @@ impl Packs {
         let (packs, identifier, log) = (Arc::clone(self), identifier.clone(), log.clone());
         let publishing = repack::blocking(move || {
             let _permit = permit;
-            packs.publish_now(&identifier, max_packs, &log)
+            Ok(packs.publish_now(&identifier, max_packs, &log))
         });
-        Ok(publishing.await?)
+        publishing.await?
     }
 
     fn publish_now(
@@ -74,21 +74,38 @@ impl Packs {
         identifier: &Identifier,
         max_packs: usize,
         log: &LoggedBy,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, RepackError> {
         let _in_use = self.borrow(identifier);
         let local = self.names(identifier)?;
-        let listed = self.listed(identifier)?.len();
-        if self.is_cold(identifier) || listed <= max_packs || local.len() >= listed {
+        let listed = self.listed(identifier)?;
+        if self.is_cold(identifier) || listed.len() <= max_packs || local.len() >= listed.len() {
             return Ok(false);
         }
         // Before the lock is taken: it may take a while.
+        let replaced = match self.compare(identifier, &local, &listed)? {
+            Comparison::Whole(replaced) => replaced,
+            Comparison::Incomplete { damaged, reason } => {
+                return Err(self.fetch_again(identifier, &damaged, reason));
+            }
+        };
         let stored = self.store_unlisted(identifier, &local, log)?;
         fault::point("git.replace.stored");
         let _turn = self.lock(identifier);
-        let Some(replacement) = self.replacement(identifier, self.names(identifier)?, &stored)?
-        else {
+        let after = self.names(identifier)?;
+        if !local.iter().all(|name| after.contains(name)) {
+            return Ok(false);
+        }
+        let Some(replacement) = self.replacement(identifier, after, &stored)? else {
             return Ok(false);
         };
+        // What was not compared stays in the list.
+        if !replacement
+            .removed
+            .iter()
+            .all(|name| replaced.contains(name))
+        {
+            return Ok(false);
+        }
         let change = || replacement.change(identifier, false);
         log.before(change, || self.list_replacement(identifier, &replacement))?;
         Ok(true)
