@@ -60,6 +60,7 @@ pub use prepare::Prepared;
 pub use staged::{StageError, StagedTip};
 pub(crate) use suspects::Suspects;
 pub use withheld::{NamedTips, WithheldTips};
+pub(crate) use withheld::{ReadSeek, names_unshown};
 
 /// How repositories are kept. All but `root` have a default.
 #[derive(Clone, Debug)]

@@ -32,7 +32,7 @@ use crate::{
     process::{Running, read_bounded},
     receive::{CHUNK, enlarge_pipe},
     report,
-    repositories::{RepoError, Repositories, unreachable_objects},
+    repositories::{ReadSeek, RepoError, Repositories, names_unshown, unreachable_objects},
     upload_request::Protocol,
 };
 
@@ -103,6 +103,39 @@ impl Repositories {
     }
 }
 
+/// The whole request of a fetch, inflated.
+pub struct FetchRequest(Request);
+
+impl FetchRequest {
+    /// Its bytes, from the first on.
+    pub fn into_reader(self) -> Box<dyn AsyncRead + Send + Unpin> {
+        match self.0 {
+            Request::Small(bytes) => Box::new(io::Cursor::new(bytes)),
+            Request::Large(file) => Box::new(tokio::fs::File::from_std(file)),
+        }
+    }
+}
+
+impl Repositories {
+    /// Reads the request of a fetch to its end, for who has to look at it before git does. Bounded as
+    /// [`Self::upload_pack`] bounds it.
+    pub async fn read_fetch<B>(&self, body: B) -> io::Result<FetchRequest>
+    where
+        B: AsyncRead + Unpin,
+    {
+        let (options, quarantines) = (&self.inner.options, self.inner.layout.quarantines());
+        let limit = options.max_request_bytes;
+        let request = collect(body, limit, options.stall, &quarantines).await?;
+        Ok(FetchRequest(request))
+    }
+
+    /// Says whether a fetch wants objects by ids that no shown ref is at. Blocking.
+    pub fn names_unshown(&self, repo: &RepoAddr, request: &mut FetchRequest) -> io::Result<bool> {
+        let refs = self.refs(repo).map_err(io::Error::other)?;
+        request.0.look(|request| names_unshown(&refs, request))
+    }
+}
+
 enum State {
     Start(Box<Start>, Box<dyn AsyncRead + Send + Unpin>),
     Running(Box<Session>),
@@ -154,12 +187,7 @@ impl Start {
         if self.repositories.may_withhold(&self.repo) {
             let (repositories, repo) = (self.repositories.clone(), self.repo.clone());
             let look = move || {
-                let unshown = match &mut request {
-                    Request::Small(bytes) => {
-                        repositories.unshown_wants(&repo, &mut io::Cursor::new(bytes))?
-                    }
-                    Request::Large(file) => repositories.unshown_wants(&repo, file)?,
-                };
+                let unshown = request.look(|request| repositories.unshown_wants(&repo, request))?;
                 Ok::<_, io::Error>((request, unshown))
             };
             (request, unshown) = grip_tasks::spawn_blocking(look).await??;
@@ -246,6 +274,16 @@ async fn feed(bytes: Option<Bytes>, stdin: Option<ChildStdin>) {
 enum Request {
     Small(Bytes),
     Large(File),
+}
+
+impl Request {
+    /// Has its bytes read; `look` leaves them at their beginning.
+    fn look<T>(&mut self, look: impl FnOnce(&mut dyn ReadSeek) -> T) -> T {
+        match self {
+            Self::Small(bytes) => look(&mut io::Cursor::new(bytes)),
+            Self::Large(file) => look(file),
+        }
+    }
 }
 
 /// Reads a request to its end.

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! git fetch ──▶ up to date? ──▶ refs and packs of this disk
+//!     of objects that no ref is at ──▶ leader, which knows what is out of service
 //! all else  ──▶ leader
 //! ```
 //!
@@ -174,7 +175,7 @@ impl Follower {
             return Ok(cors::preflight());
         }
         if is_fetch(&asked) {
-            return self.fetch(&asked, body).await;
+            return self.fetch(&asked, body, connection).await;
         }
         let class = match matched.route.label {
             "receive-pack" => Class::Push,

@@ -22,13 +22,18 @@ use crate::{
     memory::MemoryPermit,
     pktline::{self, Packet},
     process::walk_input,
-    refs,
+    refs::{self, RefSnapshot},
 };
 
 /// A line of git: an id in hex.
 const LINE: usize = 41;
 /// Wants of one request that are compared: the files of a large tree, after a partial clone.
 const MAX_UNSHOWN: usize = 200_000;
+
+/// Bytes that can be read again.
+pub(crate) trait ReadSeek: Read + Seek {}
+
+impl<T: Read + Seek> ReadSeek for T {}
 
 /// The tips of events that are kept out of service, by identifier and event. Clones share everything.
 /// Bounded by the events that are kept.
@@ -127,21 +132,18 @@ impl Repositories {
     pub(crate) fn unshown_wants(
         &self,
         repo: &RepoAddr,
-        request: &mut (impl Read + Seek),
+        request: &mut dyn ReadSeek,
     ) -> io::Result<Option<UnshownWants>> {
         let refs = self.refs(repo).map_err(io::Error::other)?;
-        let mut shown: BTreeSet<Oid> = refs.iter().map(|found| found.oid).collect();
-        let withheld: BTreeSet<Oid> = if repo.is_contributor() {
+        let (shown, withheld) = if repo.is_contributor() {
             let hidden = refs.moves().filter_map(refs::hidden_tip);
-            hidden.map(|(_, tip)| tip).collect()
+            let shown = refs.iter().map(|found| found.oid).collect();
+            (shown, hidden.map(|(_, tip)| tip).collect())
         } else {
-            // Former tips of an archive are for everybody.
-            shown.extend(refs.moves().map(|found| found.tip));
-            self.inner.withheld.of(&repo.identifier)
+            (shown(&refs), self.inner.withheld.of(&repo.identifier))
         };
         if self.inner.withheld.withholds_unshown() {
-            let wanted = wants(request, &shown)?;
-            return match wanted.iter().next() {
+            return match wants(request, &shown, 1)?.iter().next() {
                 Some(oid) => Err(not_ours(oid)),
                 None => Ok(None),
             };
@@ -149,7 +151,11 @@ impl Repositories {
         if withheld.is_empty() {
             return Ok(None);
         }
-        let wanted = wants(request, &shown)?;
+        let wanted = wants(request, &shown, MAX_UNSHOWN + 1)?;
+        if wanted.len() > MAX_UNSHOWN {
+            let reason = format!("more than {MAX_UNSHOWN} objects are asked for by their ids");
+            return Err(io::Error::other(reason));
+        }
         let unshown = UnshownWants {
             wanted,
             withheld,
@@ -207,14 +213,29 @@ fn oid_of(line: &[u8]) -> Option<Oid> {
     hex.and_then(|hex| hex.parse().ok())
 }
 
-/// The ids that a request wants beside those shown; it is left at its beginning.
-fn wants(request: &mut (impl Read + Seek), shown: &BTreeSet<Oid>) -> io::Result<HashSet<Oid>> {
+/// Says whether a request wants anything beside what refs in service are or were at.
+pub(crate) fn names_unshown(refs: &RefSnapshot, request: &mut dyn ReadSeek) -> io::Result<bool> {
+    Ok(!wants(request, &shown(refs), 1)?.is_empty())
+}
+
+/// What everybody may have by its id. Former tips of an archive are for everybody.
+fn shown(refs: &RefSnapshot) -> BTreeSet<Oid> {
+    let moved = refs.moves().map(|found| found.tip);
+    refs.iter().map(|found| found.oid).chain(moved).collect()
+}
+
+/// Up to `max` ids that a request wants beside those shown; it is left at its beginning.
+fn wants(
+    request: &mut dyn ReadSeek,
+    shown: &BTreeSet<Oid>,
+    max: usize,
+) -> io::Result<HashSet<Oid>> {
     let malformed = || io::Error::other("the request cannot be read");
     request.rewind()?;
     let mut wanted = HashSet::new();
     let mut reader = BufReader::new(&mut *request);
     let mut packet = Vec::new();
-    while !reader.fill_buf()?.is_empty() {
+    while wanted.len() < max && !reader.fill_buf()?.is_empty() {
         packet.resize(4, 0);
         reader.read_exact(&mut packet)?;
         let len = str::from_utf8(&packet).ok();
@@ -231,10 +252,6 @@ fn wants(request: &mut (impl Read + Seek), shown: &BTreeSet<Oid>) -> io::Result<
             let oid = oid_of(line).ok_or_else(malformed)?;
             if !shown.contains(&oid) {
                 wanted.insert(oid);
-            }
-            if wanted.len() > MAX_UNSHOWN {
-                let reason = format!("more than {MAX_UNSHOWN} objects are asked for by their ids");
-                return Err(io::Error::other(reason));
             }
         }
     }

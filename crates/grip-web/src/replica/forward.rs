@@ -40,6 +40,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// How soon a leader that does not answer is tried again.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Headers that are of one connection alone (RFC 9110, 7.6.1).
@@ -55,13 +57,16 @@ const OF_CONNECTION: [HeaderName; 6] = [
 impl Follower {
     /// Has the leader answer a request. Sent once: only until it is connected to, the leader is looked
     /// for again and again.
-    pub(super) async fn forward(
+    pub(super) async fn forward<B>(
         &self,
         mut head: http::request::Parts,
-        body: Incoming,
+        body: B,
         client: Client,
         kept: Kept,
-    ) -> HttpResult {
+    ) -> HttpResult
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+    {
         let upgrade = upgraded(&head.headers).then(|| head.extensions.remove::<OnUpgrade>());
         let upgrade = upgrade.flatten();
         let (stream, leader) = self.connect().await?;
@@ -221,19 +226,19 @@ impl Progress {
 }
 
 /// The body of a request, counted as it leaves.
-struct Sent {
-    body: Incoming,
+struct Sent<B> {
+    body: B,
     progress: Progress,
 }
 
-impl http_body::Body for Sent {
+impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Sent<B> {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         self.progress.note();
         Poll::Ready(frame)
@@ -253,12 +258,12 @@ fn upgraded(headers: &HeaderMap) -> bool {
 }
 
 /// The request as the leader gets it: from us, for the client.
-fn for_leader(
+fn for_leader<B>(
     head: http::request::Parts,
-    body: Sent,
+    body: Sent<B>,
     client: Client,
     is_upgrade: bool,
-) -> Result<Request<Sent>, WebError> {
+) -> Result<Request<Sent<B>>, WebError> {
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     let uri = path
         .parse()
