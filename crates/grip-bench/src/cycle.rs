@@ -3,7 +3,7 @@
 use std::{path::Path, process::Stdio, time::Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Project, WorkTree, git, wire};
+use grip_testkit::{Node, Project, WorkTree, git, wire};
 use nostr::prelude::Event;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
@@ -84,20 +84,21 @@ async fn cycles(binary: &Path, table: &mut Table) -> Result<()> {
 }
 
 /// Repositories that are pushed to at once, and pushes to each.
-const REPOSITORIES: usize = 8;
-const PUSHES: u64 = 12;
+pub const REPOSITORIES: usize = 8;
+pub const PUSHES: u64 = 12;
 
 /// A repository with states and pushes made ready, so that only the server's work is timed.
-struct Prepared {
+pub struct Prepared {
     path: String,
     rounds: Vec<(Event, Vec<u8>)>,
 }
 
 impl Prepared {
-    async fn new(fixture: &Fixture, number: usize) -> Result<Self> {
+    /// Announced at `node`.
+    pub async fn new(node: &Node, number: usize) -> Result<Self> {
         let (project, tree) = (Project::new(&format!("side-{number}")), WorkTree::init()?);
-        let mut relay = fixture.node.connect().await?;
-        let announcement = project.announcement(&[&fixture.node], &[]);
+        let mut relay = node.connect().await?;
+        let announcement = project.announcement(&[node], &[]);
         relay.publish_ok(&announcement).await?;
         let mut rounds = Vec::new();
         let mut old = wire::ZERO.to_owned();
@@ -116,9 +117,10 @@ impl Prepared {
         })
     }
 
-    async fn run(&self, fixture: &Fixture) -> Result<()> {
-        let mut relay = fixture.node.connect().await?;
-        let mut http = Connection::open(fixture.node.port()).await?;
+    /// Publishes and pushes all of it through `node`.
+    pub async fn run(&self, node: &Node) -> Result<()> {
+        let mut relay = node.connect().await?;
+        let mut http = Connection::open(node.port()).await?;
         for (state, request) in &self.rounds {
             ensure!(relay.publish_ok(state).await?.is_held());
             push(&mut http, &self.path, request).await?;
@@ -131,10 +133,10 @@ async fn side_by_side(binary: &Path, table: &mut Table) -> Result<()> {
     let fixture = Fixture::new(binary).await?;
     let mut prepared = Vec::new();
     for number in 0..REPOSITORIES {
-        prepared.push(Prepared::new(&fixture, number).await?);
+        prepared.push(Prepared::new(&fixture.node, number).await?);
     }
     let began = Instant::now();
-    futures_util::future::try_join_all(prepared.iter().map(|it| it.run(&fixture))).await?;
+    futures_util::future::try_join_all(prepared.iter().map(|it| it.run(&fixture.node))).await?;
     let rate = (REPOSITORIES as f64 * PUSHES as f64) / began.elapsed().as_secs_f64();
     let path = format!("push cycles, {REPOSITORIES} repositories at once, wire");
     table.row(&path, format!("{rate:.0}/s"), "–", None, "29/s");

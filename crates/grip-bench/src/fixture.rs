@@ -7,7 +7,7 @@ use grip_testkit::{Author, LocalProject, Node};
 use nostr::prelude::{Event, Timestamp};
 
 /// Limits off: the engine is measured, not its politeness.
-const SETTINGS: &[(&str, &str)] = &[
+pub const SETTINGS: &[(&str, &str)] = &[
     ("GRIPFAST_RELAY_EVENTS_PER_SECOND", "0"),
     ("GRIPFAST_RELAY_REQUESTS_PER_SECOND", "0"),
     ("GRIPFAST_HTTP_REQUESTS_PER_SECOND", "0"),
@@ -29,6 +29,11 @@ impl Fixture {
     /// Like [`Fixture::new`], with further settings.
     pub async fn with(binary: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let node = Node::start_with(binary, &[SETTINGS, settings].concat()).await?;
+        Self::at(node).await
+    }
+
+    /// Has a running node serve such a repository.
+    pub async fn at(node: Node) -> Result<Self> {
         let project = LocalProject::new("bench")?;
         project.publish(&node, 3_000).await?;
         Ok(Self { node, project })

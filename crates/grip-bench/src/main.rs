@@ -3,6 +3,7 @@
 mod advertise;
 mod backfill;
 mod browse;
+mod cluster;
 mod cycle;
 mod events;
 mod fanout;
@@ -94,6 +95,9 @@ async fn main() -> Result<()> {
     }
     if wanted("backfill") {
         backfill::measure(&mut table).await?;
+    }
+    if wanted("cluster") {
+        cluster::measure(&options.binary, &mut table).await?;
     }
     if wanted("browse") {
         browse::measure(&options.binary, options.repositories, &mut table).await?;
