@@ -214,7 +214,9 @@ impl Packs {
     pub(crate) fn note_stored(&self, identifier: &Identifier, pack: &StoredPack) -> io::Result<()> {
         self.ensure(identifier)?;
         let _listing = self.cache.listing.lock();
-        self.note(identifier, pack)
+        self.note(identifier, pack)?;
+        self.cache.changed.notify_one();
+        Ok(())
     }
 
     /// Notes a pack that is part of the store and is fetched when it is needed; durable on return. The
@@ -230,6 +232,8 @@ impl Packs {
         if !self.has(identifier, &pack.name) {
             StoredPacks::append(&self.list(identifier, MISSING), pack)?;
             self.cache.set_cold(identifier);
+            // Not before: who waits for it would look too early.
+            self.cache.changed.notify_one();
         }
         Ok(())
     }
@@ -241,7 +245,6 @@ impl Packs {
         if list.exists() || packs()?.is_empty() {
             StoredPacks::append(&list, pack)?;
         }
-        self.cache.changed.notify_one();
         Ok(())
     }
 
