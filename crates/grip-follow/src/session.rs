@@ -281,7 +281,7 @@ impl Session {
     pub(crate) fn admitted(&mut self, fates: &[(Option<u64>, [u8; 32], Fate)], now: Now) {
         // More than its share is not asked for, as of a relay that answers nothing (G02-28).
         if fates.iter().any(|(_, _, fate)| *fate == Fate::OverShare) {
-            self.progress.incomplete.hit(POLITE, now.unix);
+            self.progress.leave_incomplete(now.unix);
         }
         self.history
             .admitted(fates, &mut self.progress, now, &mut self.out);

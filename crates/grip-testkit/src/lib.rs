@@ -3,6 +3,7 @@
 mod assert_matches;
 mod balancer;
 pub mod browser;
+mod clock;
 pub mod damage;
 pub mod events;
 pub mod fake_relay;
@@ -32,6 +33,7 @@ pub mod wire;
 pub mod yaml;
 
 pub use balancer::Balancer;
+pub use clock::{Clock, clock_off_by};
 pub use events::Author;
 pub use fake_relay::FakeRelay;
 pub use git::{GitOutput, WorkTree};

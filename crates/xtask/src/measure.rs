@@ -18,7 +18,7 @@ pub(crate) enum Campaign {
     Backup,
     /// 200 bursts of 1,000 events, without a pause while their host has a free permit
     Burst,
-    /// 1,000 faults of the nodes and the database of a cluster
+    /// 1,000 faults of the nodes, the database and the object store of a cluster
     Cluster,
     /// First clone of a 200 MiB repository at a node with an empty disk, and a join to 1,000 repositories
     ClusterJoin,
@@ -51,10 +51,21 @@ pub(crate) enum Campaign {
 impl Campaign {
     /// Whether its figures are times and memory: those are of an optimised node.
     fn is_timed(self) -> bool {
-        use Campaign::{Audit, Backup, Burst, Follow, Hostile, Import, Overload, Resolve, Sumdb};
+        use Campaign::{
+            Audit, Backup, Burst, ClusterJoin, Follow, Hostile, Import, Overload, Resolve, Sumdb,
+        };
         matches!(
             self,
-            Audit | Backup | Burst | Follow | Hostile | Import | Overload | Resolve | Sumdb
+            Audit
+                | Backup
+                | Burst
+                | ClusterJoin
+                | Follow
+                | Hostile
+                | Import
+                | Overload
+                | Resolve
+                | Sumdb
         )
     }
 }

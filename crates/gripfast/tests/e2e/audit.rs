@@ -14,7 +14,7 @@ const VERSION: &str = "0.2.0";
 /// One run takes a minute on a busy machine of two cores.
 const DEADLINE: Duration = Duration::from_secs(170);
 /// How it closes the reports of GRASP-01 and of GRASP-06.
-const WHOLE: [&str; 2] = ["62/62 tests passed", "12/12 tests passed"];
+pub(crate) const WHOLE: [&str; 2] = ["62/62 tests passed", "12/12 tests passed"];
 
 /// How often it is run: once, or as often as `cargo xtask campaign audit` says.
 fn runs() -> usize {
@@ -31,17 +31,21 @@ const OF_LEGACY_RULE: [&str; 5] = [
     "push_authorized_by_recursive_maintainer_state",
 ];
 
-/// The rule that the suite was written for, and all that it knows switched on.
-const LEGACY: [(&str, &str); 2] = [
-    ("GRIPFAST_MAINTAINER_RULE", "legacy"),
-    ("NGIT_GRASP06_ENABLE", "true"),
-];
+/// The rule that the suite was written for.
+pub(crate) const LEGACY_RULE: (&str, &str) = ("GRIPFAST_MAINTAINER_RULE", "legacy");
+/// The same with all that the suite knows switched on.
+const LEGACY: [(&str, &str); 2] = [LEGACY_RULE, ("NGIT_GRASP06_ENABLE", "true")];
 
-/// Runs the suite against a fresh node with these settings, and returns its report. Git's configuration
-/// is empty but for the protocol: the fixtures cannot live with the unborn HEAD of version 2.
-#[expect(clippy::disallowed_methods, reason = "tests drive the real suite")]
+/// Runs the suite against a fresh node with these settings, and returns its report.
 async fn audit(settings: &[(&str, &str)]) -> Result<String> {
     let node = Node::start_with(BINARY, settings).await?;
+    report_on(&node.relay_url()).await
+}
+
+/// Runs the suite against a relay, and returns its report. Git's configuration is empty but for the
+/// protocol: the fixtures cannot live with the unborn HEAD of version 2.
+#[expect(clippy::disallowed_methods, reason = "tests drive the real suite")]
+pub(crate) async fn report_on(relay_url: &str) -> Result<String> {
     let home = TempDir::new()?;
     std::fs::write(
         home.path().join(".gitconfig"),
@@ -50,7 +54,7 @@ async fn audit(settings: &[(&str, &str)]) -> Result<String> {
     let program = installed("grasp-audit", VERSION, &["grasp-audit"])?.join("grasp-audit");
     let mut command = Command::new(program);
     command
-        .args(["audit", "--relay", &node.relay_url()])
+        .args(["audit", "--relay", relay_url])
         .env_clear()
         .env("PATH", std::env::var_os("PATH").context("PATH is set")?)
         .env("HOME", home.path())

@@ -1,11 +1,11 @@
 //! A day with the real client: `ngit` and its remote helper for git, both lines of it, against
 //! the real binary. After every step the server is asked, too: its refs, its HEAD, its events.
 
-mod client;
+pub(crate) mod client;
 mod first_minutes;
 mod private_day;
 mod served;
-mod story;
+pub(crate) mod story;
 
 use anyhow::Result;
 
@@ -34,6 +34,13 @@ async fn a_day(maintainer: Line, contributor: Line) -> Result<()> {
 }
 
 async fn tell(story: &mut Story) -> Result<()> {
+    work_together(story).await?;
+    story.survives_a_crash().await?;
+    story.pull_request_below_prs().await
+}
+
+/// What both people do on a day without accidents.
+pub(crate) async fn work_together(story: &mut Story) -> Result<()> {
     story.init().await?;
     story.second_push().await?;
     story.tags().await?;
@@ -43,7 +50,5 @@ async fn tell(story: &mut Story) -> Result<()> {
     let request = story.pull_request().await?;
     story.pull_request_seen_by_the_maintainer(&request).await?;
     story.issue().await?;
-    story.merge(&request).await?;
-    story.survives_a_crash().await?;
-    story.pull_request_below_prs().await
+    story.merge(&request).await
 }

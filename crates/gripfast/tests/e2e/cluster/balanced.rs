@@ -1,27 +1,32 @@
+//! Three nodes behind a balancer that knows nothing of them, each connection at another one: to clients they
+//! are one server.
+
 use anyhow::{Result, ensure};
 use futures_util::{StreamExt as _, stream};
 use grip_conformance::{Case, Needs, Outcome, Target};
 
 use super::scene::Cluster;
+use crate::{
+    audit,
+    ngit::{self, client::Line, story::Story},
+};
+
+const NODES: usize = 3;
 
 /// Cases that run beside each other.
 const AT_ONCE: usize = 4;
 
-/// Met by the leader alone (G01-34): a follower refuses objects that no ref is at (docs/cluster.md, Limits).
-const OF_LEADER: &str = "capabilities are advertised, filters and any oid are served";
-
-/// Three nodes behind a balancer that knows nothing of them, each connection at another one, are one
-/// server: every case of the conformance suite that needs no more than a URL, but one.
+/// Every case of the conformance suite that needs no more than a URL.
 #[tokio::test(flavor = "multi_thread")]
 async fn three_nodes_behind_a_balancer_conform_as_one() -> Result<()> {
     // Who has chosen one keeps it.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let (mut cluster, balancer) = Cluster::start_balanced(3).await?;
+    let (mut cluster, front, _balancer) = Cluster::start_balanced(NODES, &[]).await?;
     let client = reqwest::Client::builder()
         .pool_max_idle_per_host(0)
         .build()?;
-    let target = Target::new(&format!("http://{}", balancer.address()), client)?;
-    let of_url = |case: &Case| case.needs == Needs::Url && case.title != OF_LEADER;
+    let target = Target::new(&front.http_url(), client)?;
+    let of_url = |case: &Case| case.needs == Needs::Url;
     let cases: Vec<Case> = grip_conformance::all().into_iter().filter(of_url).collect();
     let count = cases.len();
     ensure!(count > 50, "{count} cases");
@@ -43,5 +48,28 @@ async fn three_nodes_behind_a_balancer_conform_as_one() -> Result<()> {
         failed.join("\n")
     );
     println!("{count} cases passed");
+    cluster.stop_and_compare().await
+}
+
+/// The field's own suite, under the rule that it was written for.
+#[tokio::test(flavor = "multi_thread")]
+async fn grasp_audit_passes_behind_a_balancer() -> Result<()> {
+    let env = [audit::LEGACY_RULE];
+    let (mut cluster, front, _balancer) = Cluster::start_balanced(NODES, &env).await?;
+    let report = audit::report_on(&front.relay_url()).await?;
+    ensure!(report.contains(audit::WHOLE[0]), "{report}");
+    cluster.stop_and_compare().await
+}
+
+/// A day with the real client; contributor repositories (`/prs/`) are not replicated.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_day_with_ngit_behind_a_balancer() -> Result<()> {
+    let (mut cluster, front, _balancer) = Cluster::start_balanced(NODES, &[]).await?;
+    let mut story = Story::at(front, Line::Three, Line::Three).await?;
+    let told = ngit::work_together(&mut story).await;
+    told.map_err(|error| {
+        let logs: Vec<String> = cluster.nodes.iter().map(grip_testkit::Node::log).collect();
+        anyhow::anyhow!("{error:#}\n--- nodes\n{}", logs.join("\n"))
+    })?;
     cluster.stop_and_compare().await
 }

@@ -10,13 +10,13 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use grip_testkit::{
-    Author, FakeRelay, LocalProject, Node, Project, WorkTree, events::tag, until_ok,
+    Author, FakeRelay, LocalProject, Node, Project, WorkTree, clock_off_by, events::tag, until_ok,
     while_advancing,
 };
 use nostr::prelude::Event;
 use serde_json::{Value, json};
 
-use super::scene::{announce, clock_off_by, node_with, publish, relays, served};
+use super::scene::{announce, node_with, publish, relays, served};
 
 /// Sizes of the short form.
 const REPOSITORIES: usize = 8;

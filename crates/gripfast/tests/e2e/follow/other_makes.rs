@@ -3,11 +3,13 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, LocalProject, Node, PythonRelay, RelayClient, events::tag};
+use grip_testkit::{
+    Author, LocalProject, Node, PythonRelay, RelayClient, clock_off_by, events::tag,
+};
 use nostr::prelude::{Event, Timestamp};
 use nostr_relay_builder::{LocalRelay, RelayBuilder, builder::RateLimit};
 
-use super::scene::{all_served, clock_off_by, node, publish, push, served, traffic, until_relay};
+use super::scene::{all_served, node, publish, push, served, traffic, until_relay};
 
 /// More than one page of the relay in Python.
 const ISSUES: u64 = 300;

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, LocalProject, events::tag, git, until_ok};
+use grip_testkit::{Author, LocalProject, clock_off_by, events::tag, git, until_ok};
 use rustix::process::Signal;
 
 use super::scene::{
-    all_served, announce, clock_off_by, events_of, node, node_with, publish, push, relays,
-    same_refs, served, traffic, until_relay,
+    all_served, announce, events_of, node, node_with, publish, push, relays, same_refs, served,
+    traffic, until_relay,
 };
 
 #[tokio::test]

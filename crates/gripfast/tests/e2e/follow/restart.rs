@@ -1,12 +1,10 @@
 //! Kills during the first reading of history.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, LocalProject, Node, events::tag, until_ok};
+use grip_testkit::{Author, LocalProject, Node, clock_off_by, events::tag, until_ok};
 use nostr::prelude::Timestamp;
 
-use super::scene::{
-    clock_off_by, events_of, node, node_with, publish, push, relays, same_refs, traffic,
-};
+use super::scene::{events_of, node, node_with, publish, push, relays, same_refs, traffic};
 
 /// Enough for several fetches by id.
 const ISSUES: usize = 700;

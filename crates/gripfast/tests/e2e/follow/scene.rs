@@ -28,21 +28,6 @@ pub async fn node_with(env: &[(&str, &str)]) -> Result<Node> {
     Node::start_with(BINARY, &[NEAR, env].concat()).await
 }
 
-/// Settings under which the clock of a node is wrong by so many seconds.
-pub fn clock_off_by(seconds: i64) -> Result<Vec<(String, String)>> {
-    let found = std::fs::read_dir("/usr/lib")?.flatten();
-    let mut libraries = found.map(|dir| dir.path().join("faketime/libfaketimeMT.so.1"));
-    let library = libraries.find(|library| library.is_file());
-    let library = library.context("faketime is not installed: run `cargo xtask test`")?;
-    let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    Ok(vec![
-        set("LD_PRELOAD", &library.display().to_string()),
-        set("FAKETIME", &format!("{seconds:+}s")),
-        set("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-        set("FAKETIME_NO_CACHE", "1"),
-    ])
-}
-
 /// What a node has exchanged with other relays since its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic {

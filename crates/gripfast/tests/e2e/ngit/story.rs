@@ -33,6 +33,11 @@ impl Story {
     /// Starts a node and gives both people an account.
     pub async fn begin(maintainer: Line, contributor: Line) -> Result<Self> {
         let node = Node::start_with(BINARY, &[("NGIT_GRASP06_ENABLE", "true")]).await?;
+        Self::at(node, maintainer, contributor).await
+    }
+
+    /// Gives both people an account at a node, or what passes for one.
+    pub async fn at(node: Node, maintainer: Line, contributor: Line) -> Result<Self> {
         let ada = Person::new("ada", maintainer, &node)?;
         let bob = Person::new("bob", contributor, &node)?;
         let served = Served::new(&node, &account(&ada).await?)?;

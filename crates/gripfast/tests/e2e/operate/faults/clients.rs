@@ -50,10 +50,10 @@ mod stage {
 
     use anyhow::{Result, ensure};
     use grip_testkit::{
-        LocalProject, Node, ProxyServer, RemoteHost, ReservedPort, remote::Behaviour,
+        LocalProject, Node, ProxyServer, RemoteHost, ReservedPort, clock_off_by, remote::Behaviour,
     };
 
-    use crate::{BINARY, follow::scene::clock_off_by, operate::faults::Staged};
+    use crate::{BINARY, operate::faults::Staged};
 
     const NGINX: &str = include_str!("../../../../../../packaging/nginx.conf");
 
