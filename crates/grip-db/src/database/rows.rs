@@ -39,7 +39,8 @@ const ROOM_EVERY: usize = 4 << 20;
 /// Rows and bytes that travel at once.
 const PAGE_ROWS: usize = 500;
 const PAGE_BYTES: usize = 1 << 20;
-/// Tables with their columns and the order of their rows. Those of the schema and of clusters are left out.
+/// Tables with their columns and the order of their rows. Those of the schema and of clusters are left out, and
+/// those that triggers fill from other tables.
 const TABLES: &str = "\
     SELECT c.relname::text, \
         (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute AS a \
@@ -52,6 +53,7 @@ const TABLES: &str = "\
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
     WHERE n.nspname = current_schema() AND c.relkind = 'r' \
         AND c.relname NOT LIKE '%sqlx%' AND c.relname NOT LIKE 'cluster%' \
+        AND c.relname NOT LIKE '%\\_json' \
     ORDER BY c.relname";
 
 /// Why rows were not written, or made no file.

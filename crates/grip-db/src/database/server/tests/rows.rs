@@ -14,7 +14,8 @@ DECLARE t record; names text; drawn text;
 BEGIN
     FOR t IN SELECT table_name FROM information_schema.tables
         WHERE table_schema = current_schema() AND table_name NOT LIKE 'cluster%'
-        AND table_name NOT LIKE '%sqlx%' AND table_name NOT IN ('index_clock', 'sumdb_log')
+        AND table_name NOT LIKE '%sqlx%' AND table_name NOT LIKE '%\_json'
+        AND table_name NOT IN ('index_clock', 'sumdb_log')
     LOOP
         SELECT string_agg(quote_ident(column_name), ', '),
             string_agg(CASE
