@@ -1,4 +1,4 @@
-//! What a relay says about itself (NIP-11), as far as it is read.
+//! Documents in which relays describe themselves (NIP-11), as far as they are read.
 
 use bytes::Bytes;
 use grip_egress::Request;
