@@ -598,8 +598,9 @@ pub(crate) async fn add_repository(
     author: &Author,
     identifier: &str,
 ) -> (WorkTree, String) {
-    let tree = WorkTree::with_commit().unwrap();
-    let tip = tree.tip("HEAD").unwrap();
+    let tree = WorkTree::init().unwrap();
+    // Another one for everybody: the data of nobody's state is here already.
+    let tip = tree.commit("README.md", &author.hex()).unwrap();
     node.accepts(&announce(author, identifier, &[]), HELD).await;
     let state = author.state(
         identifier,
