@@ -19,8 +19,8 @@ use crate::sync::scene::Scene;
 const IDENTIFIERS: usize = 100;
 const PULL_REQUESTS: usize = 9;
 const CONNECTIONS: usize = 20;
-/// What arrives together is fetched together.
-const DELAY: Duration = Duration::from_secs(3);
+/// What arrives together is fetched together: longer than all of it is published for on a busy machine.
+const DELAY: Duration = Duration::from_secs(8);
 /// Requests that one host may have at once.
 const PERMITS: usize = 5;
 /// No request of the burst may wait for longer while its host has a free permit.
