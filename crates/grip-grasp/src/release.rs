@@ -180,9 +180,11 @@ impl Core {
                 .await;
             released.note(outcome);
             match self.ready_states(identifier, scope).await {
-                Ok(ready) => {
+                Ok((ready, coming)) => {
                     for id in ready {
-                        let outcome = self.release_state(identifier, id, &mut released).await;
+                        let coming = Arc::clone(&coming);
+                        let releasing = self.release_state(identifier, id, coming, &mut released);
+                        let outcome = releasing.await;
                         released.note(outcome);
                     }
                 }
@@ -223,20 +225,25 @@ impl Core {
     /// The waiting states that can be served or have to be dropped; those that lack data are found
     /// out all at once, since strangers may hold many under the same name.
     ///
-    /// Oldest first: a later state overtakes an earlier one, never the other way (G01-17).
+    /// Oldest first: a later state overtakes an earlier one, never the other way (G01-17). With them those
+    /// that will be served, so that refs do not leave what the last of them says.
     async fn ready_states(
         self: &Arc<Self>,
         identifier: &Identifier,
         scope: Scope,
-    ) -> Result<Vec<EventId>, GraspError> {
+    ) -> Result<(Vec<EventId>, Arc<[State]>), GraspError> {
         let mut states = self.waiting_for_data(identifier);
         states.retain(|event| event.kind() == kinds::STATE);
         states.sort_by_key(|event| (event.created_at(), Reverse(event.id())));
         if states.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Arc::default()));
         }
         let identifier = identifier.clone();
-        let look = move |core: &Self| core.look_for_ready(&identifier, &states, scope);
+        let look = move |core: &Self| {
+            let ready = core.look_for_ready(&identifier, &states, scope)?;
+            let coming = core.coming_states(&ready);
+            Ok((ready, coming))
+        };
         self.blocking("grasp.judge", look).await?
     }
 

@@ -177,6 +177,11 @@ impl Core {
         Ok(moved)
     }
 
+    /// Says whether the branches, tags and HEAD of a repository are as `state` says.
+    pub(crate) fn is_aligned(&self, addr: &RepoAddr, state: &State) -> Result<bool, GraspError> {
+        Ok(alignment(state, &self.refs(addr)?).is_empty())
+    }
+
     /// Brings a repository to `state`, all of whose objects are here.
     pub(crate) fn align(&self, addr: &RepoAddr, state: &State) -> Result<Moved, GraspError> {
         let alignment = alignment(state, &self.refs(addr)?);

@@ -60,7 +60,7 @@ impl Core {
                 .await?;
             let judge = {
                 let event = event.clone();
-                move |core: &Self| core.judge_state(&event, arrival(source), false)
+                move |core: &Self| core.judge_new_state(&event, arrival(source))
             };
             let (decision, plan) = self.blocking("grasp.judge", judge).await??;
             match (&decision.outcome, plan) {

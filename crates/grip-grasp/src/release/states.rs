@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Address, Event, EventId, PublicKey, RepoAddr, State};
+use grip_nostr::{Address, Event, EventId, PublicKey, RepoAddr, State, supersedes};
 use grip_store::Put;
 use grip_tasks::fault;
 use grip_types::Identifier;
@@ -24,7 +24,8 @@ use crate::{
 /// What is to be done about a state whose data is here.
 pub(crate) struct Plan {
     state: State,
-    /// Repositories it is the effective state of.
+    /// Repositories it is the effective state of, but those whose refs a push has moved to what is served
+    /// right after it.
     align: Vec<RepoAddr>,
     /// Announcements it is the first data of: served together with it.
     announcements: Vec<(RepoAddr, Event)>,
@@ -40,11 +41,12 @@ impl Core {
         self: &Arc<Self>,
         identifier: &Identifier,
         id: EventId,
+        coming: Arc<[State]>,
         released: &mut Released,
     ) -> Result<(), GraspError> {
         let judge = move |core: &Self| {
             let event = core.waiting_event(&id)?;
-            Some(core.judge_state(&event, again(), true))
+            Some(core.judge_held_state(&event, &coming))
         };
         let Some(judged) = self.blocking("grasp.judge", judge).await? else {
             return Ok(());
@@ -62,26 +64,55 @@ impl Core {
         }
     }
 
-    /// Decides about a state that just came or is held, and plans its release if it can be served.
-    pub(crate) fn judge_state(
+    /// Those of several ready states that will be served. Blocks.
+    ///
+    /// A push has moved refs to what the last of them says, and its pack has what earlier ones waited for:
+    /// readers would see the refs go back to those, one after the other.
+    pub(super) fn coming_states(&self, ready: &[EventId]) -> Arc<[State]> {
+        if ready.len() < 2 {
+            return Arc::default();
+        }
+        let events = ready.iter().filter_map(|id| self.waiting_event(id));
+        // A failure is met again, and told, when that state is released.
+        let plans = events.filter_map(|event| self.judge_held_state(&event, &[]).ok()?.1);
+        plans.map(|plan| plan.state).collect()
+    }
+
+    /// Decides about a state that just came, and plans its release if it can be served.
+    pub(crate) fn judge_new_state(
         &self,
         event: &Event,
         arrival: Arrival,
-        is_held: bool,
     ) -> Result<(Decision, Option<Plan>), GraspError> {
         let events = self.events()?;
-        let view = if is_held {
-            NodeView::leaving_out(self, &events, event.id)
-        } else {
-            NodeView::new(self, &events)
-        };
+        self.judge_state(event, &NodeView::new(self, &events), arrival, &[])
+    }
+
+    /// The same for one that is held, where others will be served in the same turn.
+    fn judge_held_state(
+        &self,
+        event: &Event,
+        coming: &[State],
+    ) -> Result<(Decision, Option<Plan>), GraspError> {
+        let events = self.events()?;
+        let view = NodeView::leaving_out(self, &events, event.id);
+        self.judge_state(event, &view, again(), coming)
+    }
+
+    fn judge_state(
+        &self,
+        event: &Event,
+        view: &dyn View,
+        arrival: Arrival,
+        coming: &[State],
+    ) -> Result<(Decision, Option<Plan>), GraspError> {
         let policy = self.policy.load();
-        let decision = admit(event, &view, &policy, arrival)?;
+        let decision = admit(event, view, &policy, arrival)?;
         if decision.outcome != Outcome::Serve {
             return Ok((decision, None));
         }
         let state = State::parse(event.clone()).expect("only a state is admitted as one");
-        let plan = self.plan(state, &decision, &view, &policy)?;
+        let plan = self.plan((state, coming), &decision, view, &policy)?;
         Ok((decision, plan))
     }
 
@@ -204,11 +235,11 @@ impl Core {
     /// it: its owners' announcements wait, and an older state is not what they wait for.
     fn plan(
         &self,
-        state: State,
+        (state, coming): (State, &[State]),
         decision: &Decision,
         view: &dyn View,
         policy: &Policy,
-    ) -> Result<Option<Plan>, ViewError> {
+    ) -> Result<Option<Plan>, GraspError> {
         let announcements = Announcements::load(&state.identifier, view, policy)?;
         let mut states = served_states(&state.identifier, view)?;
         states.retain(|served| served.event.pubkey != state.event.pubkey);
@@ -231,7 +262,8 @@ impl Core {
                 continue;
             }
             is_shown |= status == EventStatus::Served;
-            let effective = effective_state(&announcements.set_of(&addr.owner), &states);
+            let set = announcements.set_of(&addr.owner);
+            let effective = effective_state(&set, &states);
             let leads = effective.is_some_and(|e| e.event.id == plan.state.event.id);
             if !leads || (plan.state.refs.is_empty() && status != EventStatus::Served) {
                 continue;
@@ -245,6 +277,11 @@ impl Core {
             }
             if status == EventStatus::Hidden {
                 plan.hidden.push(addr.clone());
+            } else if let Some(last) = effective_state(&set, coming)
+                && supersedes(&last.event, &plan.state.event)
+                && self.is_aligned(&addr, last)?
+            {
+                continue;
             }
             plan.align.push(addr);
         }

@@ -1,12 +1,18 @@
 //! States: held, satisfied, overtaken.
 
+use std::sync::{Arc, Mutex};
+
 use grip_grasp::RepositoryStatus;
 use grip_nostr::MaintainerRule;
+use grip_tasks::fault;
 use grip_testkit::{Author, WorkTree};
 
 use crate::node::{
     HELD, Node, Scene, ZERO, addr, announce, announce_at, elsewhere, later, with_repository,
 };
+
+/// What is in `packed-refs` at one moment after the other.
+type Seen = Arc<Mutex<Vec<String>>>;
 
 #[tokio::test]
 async fn g01_15_a_push_that_satisfies_the_state_serves_state_and_announcement() {
@@ -232,6 +238,30 @@ async fn g01_17_an_older_state_of_another_maintainer_moves_nothing() {
     scene.node.accepts(&older, "").await;
     assert!(scene.node.serves(&older), "it is a valid event");
     assert_eq!(scene.main(), second);
+}
+
+/// Found by the checker of clusters: refs went back to the earlier state for a moment.
+#[tokio::test]
+async fn g01_17_a_push_that_satisfies_two_states_leaves_refs_at_the_later() {
+    let scene = Scene::new().await;
+    let (second, third) = (scene.commit("second"), scene.commit("third"));
+    let earlier = scene.hold(&second, 1).await;
+    let state = scene.hold(&third, 2).await;
+    let (repository, seen) = (scene.node.path_of(&scene.repo), Seen::default());
+    let look = {
+        let seen = Seen::clone(&seen);
+        move || {
+            let refs = std::fs::read_to_string(repository.join("packed-refs")).unwrap();
+            seen.lock().unwrap().push(refs);
+        }
+    };
+    fault::meet("release.refs_aligned", look);
+    scene.push_main(&scene.tip, &third).await.taken("");
+    let seen = seen.lock().unwrap();
+    assert!(!seen.is_empty());
+    assert!(seen.iter().all(|refs| refs.contains(&third)), "{seen:?}");
+    assert!(scene.node.serves(&state) && !scene.node.serves(&earlier));
+    assert_eq!((scene.main(), scene.node.waiting()), (third, 0));
 }
 
 #[tokio::test]
