@@ -74,8 +74,10 @@ async fn an_owner_does_not_wait_for_a_deletion_that_only_mentions_the_name() {
 #[tokio::test]
 async fn an_owner_does_not_wait_for_a_deletion_that_names_somebody_elses_event() {
     let scene = Scene::new().await;
-    let state = scene.hold(&"5".repeat(40), 0).await;
-    let request = Author::new().delete_events(&[state.id]);
+    let (contributor, tip) = (Author::new(), "5".repeat(40));
+    let proposal = contributor.pull_request(&scene.owner, "x", &tip, "https://e.example/x.git");
+    scene.node.accepts(&proposal, HELD).await;
+    let request = Author::new().delete_events(&[proposal.id]);
     owner_pushes_during(&scene, &request, "delete.looking").await;
     scene.node.agrees().await;
 }
