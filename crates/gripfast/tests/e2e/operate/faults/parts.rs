@@ -31,10 +31,10 @@ faults! {
         Explain "its git data is not: ",
         => "run `gripfast check --full --repair`";
     event_store_dead: "the event store is dead (`MDB_PANIC`)",
-        Log "reason=the event store is dead after an error of the disk",
+        Log "reason=the relay: the event store is dead after an error of the disk",
         => "look at the disk, then start the node again";
     event_writer_ended: "the thread that writes events has ended",
-        Log "reason=the thread that writes events has ended",
+        Log "reason=the relay: the thread that writes events has ended",
         => "start the node again, and report the lines above";
     database_away: "the database server is away",
         Log "the database server is lost; tried again until it is back",
