@@ -30,12 +30,6 @@ faults! {
         Selftest "the repository is not served (503)",
         Explain "its git data is not: ",
         => "run `gripfast check --full --repair`";
-    event_store_dead: "the event store is dead (`MDB_PANIC`)",
-        Log "reason=the relay: the event store is dead after an error of the disk",
-        => "look at the disk, then start the node again";
-    event_writer_ended: "the thread that writes events has ended",
-        Log "reason=the relay: the thread that writes events has ended",
-        => "start the node again, and report the lines above";
     database_away: "the database server is away",
         Log "the database server is lost; tried again until it is back",
         Readyz "the database server cannot be reached",
@@ -70,32 +64,9 @@ mod stage {
     use std::{fs, path::PathBuf};
 
     use anyhow::{Context as _, Result, ensure};
-    use grip_testkit::{Author, LocalProject, Node, PostgresServer, Project, RedisServer, until};
+    use grip_testkit::{LocalProject, Node, PostgresServer, Project, RedisServer, until};
 
     use crate::{BINARY, operate::faults::Staged, sync::scene::Scene};
-
-    /// A node that ends by itself, with the code of a failure, at the first event it stores.
-    async fn ends_at(point: &str) -> Result<Staged> {
-        let fault = format!("{point}!");
-        let mut node = Node::start_with(BINARY, &[("GRIPFAST_FAULT", &fault)]).await?;
-        let mut relay = node.connect().await?;
-        // Refused, or cut off by the end.
-        let stored = relay
-            .publish_ok(&Author::new().sign(10_317, "", vec![]))
-            .await;
-        ensure!(stored.is_err(), "stored by a node that cannot");
-        let ended = node.wait().await?;
-        ensure!(ended.code() == Some(1), "{ended}: {}", node.log());
-        Ok(Staged::new(node))
-    }
-
-    pub(super) async fn event_store_dead() -> Result<Staged> {
-        ends_at("relay.store").await
-    }
-
-    pub(super) async fn event_writer_ended() -> Result<Staged> {
-        ends_at("relay.writer").await
-    }
 
     pub(super) async fn disk_full() -> Result<Staged> {
         let settings = [("GRIPFAST_MIN_FREE_BYTES", "900000 GiB")];
