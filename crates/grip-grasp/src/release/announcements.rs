@@ -116,11 +116,9 @@ impl Core {
                 fault::point("release.refs_aligned");
                 let puts = self.commit.events(vec![event.clone()]).await?;
                 fault::point("release.event_saved");
-                if self.is_served_now(&puts[0], &event, released) {
-                    released.announcements_released += 1;
-                    self.hosted.set(&addr, RepositoryStatus::Served);
-                    self.hosted.events_changed(&addr.identifier);
-                }
+                self.note_announcement(&addr, &event, &puts[0], released)
+                    .await?;
+                self.hosted.events_changed(&addr.identifier);
                 self.forget_announcement(&addr).await;
             }
         }

@@ -142,10 +142,7 @@ impl Core {
         let puts = self.commit.events(events).await?;
         fault::point("release.event_saved");
         for ((addr, event), put) in announcements.iter().zip(&puts) {
-            if self.is_served_now(put, event, released) {
-                released.announcements_released += 1;
-                self.hosted.set(addr, RepositoryStatus::Served);
-            }
+            self.note_announcement(addr, event, put, released).await?;
         }
         if self.is_served_now(&puts[announcements.len()], &state.event, released) {
             released.states_released += 1;
@@ -186,6 +183,24 @@ impl Core {
             }
         }
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Notes a held announcement that the store took. By one whose time was over before that its owner
+    /// has left: no older one comes back (G01-122).
+    pub(super) async fn note_announcement(
+        &self,
+        addr: &RepoAddr,
+        event: &Event,
+        put: &Put,
+        released: &mut Released,
+    ) -> Result<(), GraspError> {
+        if self.is_served_now(put, event, released) {
+            released.announcements_released += 1;
+            self.hosted.set(addr, RepositoryStatus::Served);
+        } else if matches!(put, Put::Expired) {
+            self.remember_departure(addr, event).await?;
+        }
+        Ok(())
     }
 
     /// Notes an event that the store took; what it did not take is superseded or deleted.

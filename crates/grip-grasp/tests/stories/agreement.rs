@@ -312,6 +312,36 @@ async fn g01_122_an_announcement_that_is_over_while_it_waits_is_a_departure_too(
         .await;
 }
 
+/// No sweep has seen it before the push does.
+#[tokio::test]
+async fn g01_122_an_announcement_that_is_over_when_its_data_comes_is_a_departure_too() {
+    let (owner, mut node) = (Author::new(), Node::start().await);
+    let older = announce(&owner, "x", &[]);
+    node.accepts(&older, HELD).await;
+    let end = later(3);
+    let ends = vec![tag(["expiration", &end.as_secs().to_string()])];
+    let announcement = owner.announcement_at(SERVICE, "x", ends, later(1));
+    node.accepts(&announcement, HELD).await;
+    let tree = grip_testkit::WorkTree::with_commit().unwrap();
+    let tip = tree.tip("HEAD").unwrap();
+    let state = owner.state("x", &[("refs/heads/main", &tip)], None);
+    node.accepts(&state, HELD).await;
+    until_true("its time is over", || Timestamp::now() >= end)
+        .await
+        .unwrap();
+    let repo = addr(&owner, "x");
+    let main = [(ZERO, tip.as_str(), "refs/heads/main")];
+    node.push(&repo, &tree, &main).await;
+    assert!(!node.serves(&announcement));
+    for _ in 0..2 {
+        node.refuses(&older, "left this server").await;
+        node.grasp().sweep(in_minutes(0)).await;
+        assert_eq!(node.grasp().repository(&repo), None);
+        node.agrees().await;
+        node.restart().await;
+    }
+}
+
 #[tokio::test]
 async fn g01_122_an_expired_state_gives_way_to_the_one_before_it() {
     let scene = Scene::new().await;
