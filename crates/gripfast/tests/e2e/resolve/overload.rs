@@ -117,7 +117,8 @@ impl Target {
             let took = began.elapsed().as_secs_f64() * 1e3;
             match response.status {
                 200 => times.admitted.push(took),
-                503 | 504 if self.is_sought => times.admitted.push(took),
+                // Nobody knows it once the one who is silent has been forgotten.
+                404 | 503 | 504 if self.is_sought => times.admitted.push(took),
                 429 => {
                     ensure!(!response.header("retry-after").is_empty(), "{response:?}");
                     times.refused.push(took);
