@@ -4,6 +4,7 @@ mod files;
 mod layers;
 mod seams;
 pub(crate) mod service;
+pub(crate) mod subjects;
 mod text;
 
 use anyhow::bail;
@@ -24,7 +25,7 @@ pub(crate) fn metadata() -> anyhow::Result<Metadata> {
 /// Runs every check, so that one look shows all that is wrong.
 pub(crate) fn run() -> anyhow::Result<()> {
     let metadata = metadata()?;
-    let checks: [(&str, Check); 5] = [
+    let checks: [(&str, Check); 6] = [
         ("arrows between crates only point down", layers::check),
         (
             "every source file is compiled and no test is left out",
@@ -33,6 +34,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ("texts name no machine and leave nothing open", text::check),
         ("every task and every bound is in its table", service::check),
         ("every write path is in its table", seams::check),
+        ("every file is listed with its subject", subjects::check),
     ];
     let mut failed = 0;
     for (rule, check) in checks {

@@ -1,5 +1,5 @@
-//! Documents made from the table of options. That they are up to date is tested beside the table
-//! (`gripfast/src/config/tests.rs`).
+//! Documents made from the sources: tables of the service, subjects of files, and the options, of which
+//! `gripfast/src/config/tests.rs` tests that they are up to date.
 
 use std::fs;
 
@@ -13,7 +13,9 @@ const DOCUMENTS: &[(&str, &str)] = &[
 
 /// Writes them.
 pub(crate) fn write() -> anyhow::Result<()> {
-    check::service::write(&check::metadata()?)?;
+    let metadata = check::metadata()?;
+    check::service::write(&metadata)?;
+    check::subjects::write(&metadata)?;
     for (name, path) in DOCUMENTS {
         let mut make = run::cargo_with("run --quiet --package gripfast -- config --docs");
         fs::write(run::root().join(path), run::output(make.arg(name))?)?;

@@ -34,7 +34,7 @@ enum Command {
         #[arg(long, default_value = "dist")]
         profile: String,
     },
-    /// Write the documents that are made from the table of options
+    /// Write the documents that are made from the sources
     Docs,
     /// Try every order in which threads can run, on what is built for it
     Loom,
