@@ -108,7 +108,9 @@ impl WorkTree {
 
     /// The same with other data for every seed.
     pub fn commit_noise_of(&self, seed: u64, size_mib: u64, file_mib: usize) -> Result<String> {
+        // Noise can be neither compressed nor told by other noise: git is not to try.
         self.git(["config", "core.compression", "0"])?;
+        self.git(["config", "core.bigFileThreshold", "512k"])?;
         // A generator of this kind never leaves zero, so the seed must not lead there.
         let mut state = 0x2545_f491_4f6c_dd1d_u64.wrapping_add(seed << 1);
         let mut word = || {
