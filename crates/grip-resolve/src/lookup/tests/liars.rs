@@ -206,6 +206,31 @@ async fn endless_lists_of_closer_peers_come_to_an_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn endless_lists_of_one_peer_leave_room_for_those_that_another_names() {
+    let manifest = manifest_of(&Author::new(), "x", 1);
+    let key = Key::Manifest(manifest.id());
+    let tries = AtomicU64::new(0);
+    let liars = endless(Some((9, key.clone(), manifest.clone())));
+    let script = Script::new(vec![peer(1), peer(2)], move |asked, key: &RecordKey| {
+        if asked.id != peer(2).id {
+            return (liars.answer)(asked, key);
+        }
+        // The honest one names the holder after all requests of the other were answered.
+        if tries.fetch_add(1, Relaxed) == 0 {
+            return Err(RequestError::Transient);
+        }
+        Ok(Response {
+            closer: vec![peer(9)],
+            ..Response::default()
+        })
+    });
+    let (network, options) = (network(script), Options::default());
+    let deadline = Instant::now() + options.deadline;
+    let found = network.lookup(&key, None, &options, deadline).await;
+    assert_eq!(found.unwrap().manifest, manifest);
+}
+
+#[tokio::test(start_paused = true)]
 async fn endless_lists_do_not_delay_what_another_has_answered() {
     let manifest = manifest_of(&Author::new(), "x", 1);
     let key = Key::Name(manifest.name());
