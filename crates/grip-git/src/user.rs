@@ -6,15 +6,22 @@
 
 use std::{
     io::{self, Write as _},
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use grip_types::Oid;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::time::timeout;
 
 /// A host that sends less than this many bytes a second for [`SLOW_SECONDS`] is given up.
 const MIN_BYTES_PER_SECOND: u32 = 1_000;
 const SLOW_SECONDS: u32 = 20;
+/// How long a host has to say which refs it has. Git counts slow seconds once it is connected, and
+/// waits five minutes for a TLS handshake that nobody answers.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Reads a value of the person's configuration. Blocking.
 pub fn config(key: &str) -> io::Result<Option<String>> {
@@ -27,23 +34,19 @@ pub fn config(key: &str) -> io::Result<Option<String>> {
 ///
 /// No ref is written. What git has to say goes to the person's terminal. Blocking.
 pub fn fetch(git_dir: &Path, url: &str, oids: &[Oid], is_quiet: bool) -> io::Result<bool> {
-    let mut command = git();
+    if !answers(url)? {
+        return Ok(false);
+    }
+    let mut command = git_for_strangers();
     command
         .arg("--git-dir")
         .arg(git_dir)
-        .args(["-c", &format!("http.lowSpeedLimit={MIN_BYTES_PER_SECOND}")])
-        .args(["-c", &format!("http.lowSpeedTime={SLOW_SECONDS}")])
         .arg("fetch")
         .args(["--stdin", "--no-write-fetch-head", "--no-tags", "--refmap="])
         .args(["--no-auto-maintenance", "--no-recurse-submodules"])
         .args(is_quiet.then_some("--quiet"))
         .args(["--", url])
-        // What the URL leads to was named by others.
-        .env("GIT_ALLOW_PROTOCOL", "http:https")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .stdin(Stdio::piped())
-        // The answers of the remote helper go there.
-        .stdout(Stdio::null());
+        .stdin(Stdio::piped());
     let mut child = command.spawn()?;
     let mut wanted = child.stdin.take().expect("because it was piped");
     let lines: String = oids.iter().map(|oid| format!("{oid}\n")).collect();
@@ -51,6 +54,44 @@ pub fn fetch(git_dir: &Path, url: &str, oids: &[Oid], is_quiet: bool) -> io::Res
     let _ = wanted.write_all(lines.as_bytes());
     drop(wanted);
     Ok(child.wait()?.success())
+}
+
+/// Whether the host of `url` says in time which refs it has.
+fn answers(url: &str) -> io::Result<bool> {
+    let mut command = git_for_strangers();
+    command
+        .args(["ls-remote", "--quiet", "--", url, "HEAD"])
+        .stdin(Stdio::null())
+        // Git leaves the process that waits for the host behind when it is ended itself.
+        .process_group(0);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut child = tokio::process::Command::from(command).spawn()?;
+        if let Ok(ended) = timeout(ANSWER_TIMEOUT, child.wait()).await {
+            return Ok(ended?.success());
+        }
+        let group = child.id().and_then(|id| Pid::from_raw(id as i32));
+        if let Some(group) = group {
+            kill_process_group(group, Signal::KILL)?;
+        }
+        child.wait().await?;
+        Ok(false)
+    })
+}
+
+/// The person's git with bounds for hosts that others named.
+fn git_for_strangers() -> Command {
+    let mut command = git();
+    command
+        .args(["-c", &format!("http.lowSpeedLimit={MIN_BYTES_PER_SECOND}")])
+        .args(["-c", &format!("http.lowSpeedTime={SLOW_SECONDS}")])
+        .env("GIT_ALLOW_PROTOCOL", "http:https")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        // The answers of the remote helper go there.
+        .stdout(Stdio::null());
+    command
 }
 
 fn git() -> Command {

@@ -7,8 +7,10 @@
 //! Invariants:
 //! - No response counts that does not prove itself, so no peer can change a result into a false one.
 //! - Responses of a peer and of all whom only it has named count as one. A name is settled by two
-//!   independent responses, one of them a provider's if a provider is being asked; or else one hedge
-//!   delay after the first, so no peer delays an honest response by more than that.
+//!   independent responses, one of them a provider's if a provider is being asked, for which they
+//!   wait until one hedge delay after the first. One alone settles it after [`ENOUGH_TIME`], or when
+//!   no peer is left to ask: the quickest peer may give an older manifest. So no peer delays an
+//!   honest response by more than that.
 //! - Requests are bounded in number, per root and in all, and nothing outlives the deadline. What
 //!   was found by then is returned a little earlier, while a caller still waits for it.
 
@@ -50,7 +52,15 @@ use crate::{
 /// Timers know nothing shorter than a millisecond.
 const MARGIN: Range<Duration> = Duration::from_millis(2)..Duration::from_millis(25);
 
-/// How long peers have to name a newer manifest where there is one already.
+/// How long peers have to name a newer manifest where there is one already: one that this node has,
+/// or one that a single peer vouches for.
+///
+/// A stale peer that answers at once decides a name if no honest one answers within this time. A
+/// first request to a far peer takes four round trips, some 400 to 800 ms, and most are sent with
+/// that of the liar or one hop later, so a hedge delay is too short. It is paid where a manifest has
+/// a single live holder and some peers are dead: dead ones are silent for the whole request timeout,
+/// and all of that would be most of the deadline. What was found is returned before the deadline
+/// whatever this is, so it turns no result into a timeout.
 const ENOUGH_TIME: Duration = Duration::from_millis(500);
 
 /// State that all lookups share.
@@ -122,6 +132,7 @@ impl Network {
             in_flight: FuturesUnordered::new(),
             is_held: held.is_some(),
             settle_at,
+            first_response: None,
             manifests: known.into_iter().chain(held).collect(),
             responses: Vec::new(),
             has_provider_response: false,
@@ -185,6 +196,7 @@ struct Lookup<'a> {
     /// One of them came from a provider.
     has_provider_response: bool,
     is_hedged: bool,
+    first_response: Option<Instant>,
     /// When the responses so far are enough.
     settle_at: Option<Instant>,
     /// When to return what was found, whatever is still missing.
@@ -210,8 +222,8 @@ impl Lookup<'_> {
         loop {
             self.fill();
             let retry_at = self.frontier.retry_at();
-            let has_response = !self.responses.is_empty();
-            if self.in_flight.is_empty() && (has_response || retry_at.is_none()) {
+            let is_enough = self.has_independent_responses();
+            if self.in_flight.is_empty() && (is_enough || retry_at.is_none()) {
                 return End::Exhausted;
             }
             let settle = OptionFuture::from(self.settle_at.map(sleep_until));
@@ -294,7 +306,11 @@ impl Lookup<'_> {
 
 /// Until when to wait for more where there is a manifest already.
 pub(crate) fn soon(options: &Options, began: Instant, deadline: Instant) -> Instant {
-    (began + options.request_timeout.min(ENOUGH_TIME)).min(last(began, deadline))
+    (began + enough_time(options)).min(last(began, deadline))
+}
+
+fn enough_time(options: &Options) -> Duration {
+    options.request_timeout.min(ENOUGH_TIME)
 }
 
 /// When to return what was found, so that a caller with the same deadline still gets it.

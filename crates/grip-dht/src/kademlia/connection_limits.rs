@@ -112,6 +112,13 @@ impl ConnectionLimits {
         }
     }
 
+    /// The public host that `peer` is connected from or at, the first of several.
+    pub(super) fn host_of(&self, peer: &PeerId) -> Option<IpAddr> {
+        let connections = self.connections.values();
+        let of_peer = connections.filter(|it| it.peer.as_ref() == Some(peer));
+        of_peer.filter_map(|it| it.host).min()
+    }
+
     fn count(&self, is_counted: impl Fn(&Connection) -> bool) -> usize {
         let connections = self.connections.values();
         connections.filter(|it| is_counted(it)).count()

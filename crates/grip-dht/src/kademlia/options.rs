@@ -23,12 +23,11 @@ pub struct Options {
     pub allow_non_global: bool,
     /// The name of the network; nodes of different networks do not meet. `/gripfast/kad/1`
     pub network: String,
-    /// Most records held for others (16,384), and their bytes in all (64 MiB). Beyond, those
-    /// farthest from us go.
+    /// Most records held for others (16,384), and their bytes in all (64 MiB). Beyond, the host with
+    /// most of them loses some if it has more than a sixteenth; else those farthest from us go.
     pub max_records: usize,
     pub max_record_bytes: usize,
-    /// Most provider records of others (65,536). Beyond, the provider with most of them loses some,
-    /// then as above.
+    /// Most provider records of others (65,536). Beyond, as above.
     pub max_providers: usize,
     /// Most keys of our own that are provided at once (20,000). Beyond, the one published longest
     /// ago makes room.

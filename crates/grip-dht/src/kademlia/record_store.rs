@@ -1,13 +1,17 @@
 //! Records that this node stores, its own and those of others.
 //!
 //! Invariants:
-//! - What is held for others is bounded in number and bytes. At the bound the record farthest
-//!   from us goes, because others are nearer to it: a flood of records pushes out those that are
-//!   not ours to keep, and not more.
+//! - What is held for others is bounded in number and bytes. At the bound, a source that has more
+//!   than its share loses the record that is farthest from us: see [`shares`]. Where none has, the
+//!   farthest record goes, because others are nearer to it.
+//! - A record stays charged to the source that brought it first while that is within its share, also
+//!   when another brings a newer value: else a stranger could take the records of others into a share
+//!   that he then exceeds.
 //! - Provider records of others are bounded as well: see [`providers`].
 //! - Records of our own are never pushed out; their number is bounded by the publisher.
 
 mod providers;
+mod shares;
 
 use std::{
     borrow::Cow,
@@ -24,7 +28,8 @@ use libp2p::{
     },
 };
 
-use self::providers::Providers;
+pub(super) use self::shares::Source;
+use self::{providers::Providers, shares::Shares};
 use crate::{Distance, PeerName, RecordKey, limits};
 
 pub(super) struct RecordStore {
@@ -35,8 +40,9 @@ pub(super) struct RecordStore {
     records: HashMap<Key, Record>,
     /// Bytes of the values of others.
     bytes: usize,
-    /// Of the records of others, by distance from us.
-    far: BTreeMap<Distance, Key>,
+    /// The records of others with their sources, by distance from us.
+    far: BTreeMap<Distance, (Key, Source)>,
+    shares: Shares,
     providers: Providers,
     provided: HashMap<Key, ProviderRecord>,
 }
@@ -53,6 +59,7 @@ impl RecordStore {
             own,
             name,
             providers: Providers::new(bounds.providers),
+            shares: Shares::new(bounds.records),
             bounds,
             records: HashMap::new(),
             bytes: 0,
@@ -98,6 +105,70 @@ impl RecordStore {
         }
     }
 
+    /// Stores a record that `source` sent.
+    pub(super) fn put_from(&mut self, record: Record, source: Source) -> Result<()> {
+        let distance = self.distance(&record.key).ok_or(Error::ValueTooLarge)?;
+        if record.value.len() > limits::RECORD_BYTES {
+            return Err(Error::ValueTooLarge);
+        }
+        let key = record.key.clone();
+        let charged = self.far.get(&distance).map(|(_, source)| *source);
+        let charged = charged.filter(|source| !self.shares.is_exceeded(source));
+        self.remove(&key);
+        if !self.is_ours(&record) {
+            let source = charged.unwrap_or(source);
+            self.bytes += record.value.len();
+            self.shares.add(source, distance, self.places(&record));
+            self.far.insert(distance, (key.clone(), source));
+        }
+        self.records.insert(key.clone(), record);
+        while self.is_too_full() {
+            let Some(least_wanted) = self.least_wanted() else {
+                break;
+            };
+            self.remove(&least_wanted);
+        }
+        if self.records.contains_key(&key) {
+            Ok(())
+        } else {
+            Err(Error::MaxRecords)
+        }
+    }
+
+    /// Adds or renews a provider record that `source` sent.
+    pub(super) fn add_provider_from(
+        &mut self,
+        record: ProviderRecord,
+        source: Source,
+    ) -> Result<()> {
+        let distance = self.distance(&record.key).ok_or(Error::ValueTooLarge)?;
+        if record.provider == self.own {
+            self.provided.insert(record.key.clone(), record);
+            return Ok(());
+        }
+        let added = self.providers.add(record, source, distance, Instant::now());
+        if added {
+            Ok(())
+        } else {
+            Err(Error::MaxProvidedKeys)
+        }
+    }
+
+    /// The places of a record in the share of its source: one, and one more for each mean value
+    /// that its own is as long as.
+    fn places(&self, record: &Record) -> usize {
+        let mean = self.bounds.bytes / self.bounds.records.max(1);
+        1 + record.value.len() / mean.max(1)
+    }
+
+    fn least_wanted(&self) -> Option<Key> {
+        let (key, _) = match self.shares.excess() {
+            Some((_, distance)) => self.far.get(&distance)?,
+            None => self.far.last_key_value()?.1,
+        };
+        Some(key.clone())
+    }
+
     fn is_ours(&self, record: &Record) -> bool {
         record.publisher == Some(self.own)
     }
@@ -127,28 +198,7 @@ impl store::RecordStore for RecordStore {
     }
 
     fn put(&mut self, record: Record) -> Result<()> {
-        let distance = self.distance(&record.key).ok_or(Error::ValueTooLarge)?;
-        if record.value.len() > limits::RECORD_BYTES {
-            return Err(Error::ValueTooLarge);
-        }
-        let key = record.key.clone();
-        self.remove(&key);
-        if !self.is_ours(&record) {
-            self.bytes += record.value.len();
-            self.far.insert(distance, key.clone());
-        }
-        self.records.insert(key.clone(), record);
-        while self.is_too_full() {
-            let Some((_, farthest)) = self.far.last_key_value() else {
-                break;
-            };
-            self.remove(&farthest.clone());
-        }
-        if self.records.contains_key(&key) {
-            Ok(())
-        } else {
-            Err(Error::MaxRecords)
-        }
+        self.put_from(record, Source::Peer(self.own))
     }
 
     fn remove(&mut self, key: &Key) {
@@ -157,7 +207,10 @@ impl store::RecordStore for RecordStore {
         };
         if let Some(distance) = self.distance(key).filter(|_| !self.is_ours(&record)) {
             self.bytes -= record.value.len();
-            self.far.remove(&distance);
+            if let Some((_, source)) = self.far.remove(&distance) {
+                let places = self.places(&record);
+                self.shares.remove(source, distance, places);
+            }
         }
     }
 
@@ -166,16 +219,8 @@ impl store::RecordStore for RecordStore {
     }
 
     fn add_provider(&mut self, record: ProviderRecord) -> Result<()> {
-        let distance = self.distance(&record.key).ok_or(Error::ValueTooLarge)?;
-        if record.provider == self.own {
-            self.provided.insert(record.key.clone(), record);
-            return Ok(());
-        }
-        if self.providers.add(record, distance, Instant::now()) {
-            Ok(())
-        } else {
-            Err(Error::MaxProvidedKeys)
-        }
+        let source = Source::Peer(record.provider);
+        self.add_provider_from(record, source)
     }
 
     fn providers(&self, key: &Key) -> Vec<ProviderRecord> {

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     publications::Caller,
+    record_store::Source,
     request_handler::PeerPermit,
     stats::{Stats, count},
 };
@@ -22,6 +23,8 @@ use crate::{DhtError, RecordKey, RecordValidator, Verdict};
 pub(super) struct Offer {
     pub key: RecordKey,
     pub value: Bytes,
+    /// Who is charged for it.
+    pub source: Source,
     /// Set by us: the expiry that its sender wants is ignored, or a stranger could have another's
     /// record vanish.
     pub expires: Instant,

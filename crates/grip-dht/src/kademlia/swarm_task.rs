@@ -30,7 +30,7 @@ use super::{
     own_keys::OwnKeys,
     publications::Publications,
     reachability::{self, Signs},
-    record_store::RecordStore,
+    record_store::{RecordStore, Source},
     record_validation::{Offer, OwnUpdate, Publication, StoreCommand},
     request_handler::{PeerPermits, StoreQuery},
     request_streams::Waiting,
@@ -320,9 +320,15 @@ impl SwarmTask {
             publisher: is_own.then_some(self.own),
             expires: (!is_own).then_some(offer.expires),
         };
-        if let Err(error) = self.store().put(record) {
+        if let Err(error) = self.store().put_from(record, offer.source) {
             tracing::debug!(%error, key = %offer.key, "failed to store record");
         }
+    }
+
+    /// Who is charged for what `peer` has stored here.
+    fn source(&self, peer: PeerId) -> Source {
+        let connections = &self.swarm.behaviour().connection_limits;
+        Source::new(peer, connections.host_of(&peer))
     }
 
     /// Stores and provides a key at the nodes nearest to it.

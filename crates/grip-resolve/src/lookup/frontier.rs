@@ -10,8 +10,11 @@ use tokio::time::Instant;
 
 use crate::Options;
 
-/// Most peers of one lookup; further ones are ignored.
+/// Peers of one lookup that its roots share evenly, each with its own part; further ones of a root
+/// are ignored. First come in all would let one liar that names many displace those of all others.
 const MAX_KNOWN: usize = 256;
+/// The least part of a root: itself, and all that one full response names.
+const MIN_KNOWN_PER_ROOT: usize = 1 + 2 * limits::PEERS;
 /// Most requests to peers that only one root led to.
 const MAX_PER_ROOT: u32 = 8;
 /// Most roots kept for one peer: two make it independent.
@@ -27,12 +30,15 @@ pub(super) struct Frontier {
     /// Number of peers from our own routing table.
     roots: usize,
     alpha: usize,
-    /// By root: requests to peers it led to, in all and in flight.
+    /// By root, what it led to.
     led: HashMap<PeerName, Led>,
 }
 
 #[derive(Default)]
 struct Led {
+    /// Peers that count as its own: it was the first with room to lead to them.
+    known: usize,
+    /// Requests to peers it led to, in all and in flight.
     sent: u32,
     in_flight: usize,
 }
@@ -254,9 +260,10 @@ impl Frontier {
             }
             return;
         }
-        if self.known.len() >= MAX_KNOWN {
+        let Some(root) = roots.iter().find(|root| self.has_room(root)) else {
             return;
-        }
+        };
+        self.led.entry(root.clone()).or_default().known += 1;
         let mut known = Known {
             distance: self.record.distance(&peer.id),
             address_roots: Vec::new(),
@@ -275,6 +282,12 @@ impl Frontier {
         known.merge_addresses(peer.addresses, &roots, &self.own);
         known.roots = roots;
         self.known.insert(known.peer.id.clone(), known);
+    }
+
+    /// Whether `root` may lead to one more peer.
+    fn has_room(&self, root: &PeerName) -> bool {
+        let most = (MAX_KNOWN / self.roots.max(1)).max(MIN_KNOWN_PER_ROOT);
+        self.led.get(root).is_none_or(|led| led.known < most)
     }
 
     /// The providers, those that most roots led to first.

@@ -7,7 +7,7 @@ use grip_limits::Verdict;
 use tokio::time::Instant;
 
 use super::{
-    Found, Lookup,
+    Found, Lookup, enough_time,
     request::{Failure, PeerResponse, RequestOutcome},
 };
 use crate::{BusyCause, Key, Manifest, ResolveError, counters::count};
@@ -70,8 +70,19 @@ impl Lookup<'_> {
             self.manifests.push(manifest);
             self.responses.push(roots);
             self.has_provider_response |= self.frontier.is_provider(peer);
-            let enough = (Instant::now() + self.options.hedge).min(self.last);
+            let first = *self.first_response.get_or_insert_with(Instant::now);
+            let enough = (first + self.wait_for_more()).min(self.last);
             self.settle_at = Some(self.settle_at.map_or(enough, |at| at.min(enough)));
+        }
+    }
+
+    /// How long after the first response further ones are awaited.
+    fn wait_for_more(&self) -> Duration {
+        let hedge = self.options.hedge;
+        if self.has_independent_responses() {
+            hedge
+        } else {
+            enough_time(self.options).max(hedge)
         }
     }
 
@@ -92,17 +103,22 @@ impl Lookup<'_> {
     /// A digest is proven by one response. A name takes two independent ones, and a provider's if
     /// one is being asked: others may hold an older manifest.
     pub(super) fn is_satisfied(&self) -> bool {
-        let is_one_root = match self.responses.as_slice() {
-            [first, rest @ ..] => first.len() == 1 && rest.iter().all(|roots| roots == first),
-            [] => true,
-        };
         match self.key {
             Key::Manifest(_) => self.is_held || !self.responses.is_empty(),
             Key::Name(_) => {
                 let is_awaited = !self.has_provider_response && self.frontier.awaits_provider();
-                self.responses.len() >= 2 && !is_one_root && !is_awaited
+                self.has_independent_responses() && !is_awaited
             }
         }
+    }
+
+    /// Whether two roots vouch for what was found: no single peer has made it up.
+    pub(super) fn has_independent_responses(&self) -> bool {
+        let is_one_root = match self.responses.as_slice() {
+            [first, rest @ ..] => first.len() == 1 && rest.iter().all(|roots| roots == first),
+            [] => true,
+        };
+        self.responses.len() >= 2 && !is_one_root
     }
 
     pub(super) fn conclude(self, end: End) -> Result<Found, ResolveError> {

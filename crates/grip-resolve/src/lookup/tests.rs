@@ -191,7 +191,8 @@ async fn one_response_is_enough_when_no_other_peer_has_it() {
     scene.put(&peers[2], &key);
     let began = Instant::now();
     scene.finds(&key).await;
-    assert!(began.elapsed() <= ms(20 + 150 + 20));
+    // When all have answered, and not later.
+    assert!(began.elapsed() < ms(20 + 500), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

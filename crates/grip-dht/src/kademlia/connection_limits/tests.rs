@@ -303,3 +303,15 @@ fn configured_peers_are_exempt_from_the_limit_of_their_host() {
     assert!(swarm.accept(named, from).is_some());
     assert!(swarm.connect(named, from).is_some());
 }
+
+#[test]
+fn a_peer_is_at_the_public_host_that_it_is_connected_with() {
+    let mut swarm = FakeSwarm::new(|options| options.allow_non_global = true);
+    let [near, far, gone] = [0; 3].map(|_| PeerId::random());
+    swarm.accept(near, "/ip4/10.0.0.1/tcp/1").unwrap();
+    swarm.accept(far, "/ip4/10.0.0.1/tcp/2").unwrap();
+    swarm.connect(far, "/ip4/1.1.1.1/tcp/1").unwrap();
+    assert_eq!(swarm.limits.host_of(&near), None);
+    assert_eq!(swarm.limits.host_of(&far), Some("1.1.1.1".parse().unwrap()));
+    assert_eq!(swarm.limits.host_of(&gone), None);
+}

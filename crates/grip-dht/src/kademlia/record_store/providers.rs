@@ -1,13 +1,13 @@
 //! Provider records of others.
 //!
 //! Invariants:
-//! - Bounded in records, whatever their keys. At the bound, a provider that has more than its share
+//! - Bounded in records, whatever their keys. At the bound, a source that has more than its share
 //!   loses the key that is farthest from us; where none has, the farthest key goes.
 //! - A key has at most as many providers as a response. One that renews its record in time is not
 //!   pushed out by newcomers, however many names they have.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     time::Instant,
 };
 
@@ -16,10 +16,8 @@ use libp2p::{
     kad::{ProviderRecord, RecordKey as Key},
 };
 
+use super::shares::{Shares, Source};
 use crate::{Distance, limits};
-
-/// A provider that has more than this part of all records is the first to lose some.
-const SHARE: usize = 16;
 
 /// Most addresses kept of one provider of one key.
 const ADDRESSES: usize = 3;
@@ -28,13 +26,15 @@ pub(super) struct Providers {
     most: usize,
     records: usize,
     /// The least recently renewed first; never empty.
-    by_key: HashMap<Key, Vec<ProviderRecord>>,
+    by_key: HashMap<Key, Vec<Held>>,
     /// The same keys, by distance from us.
     far: BTreeMap<Distance, Key>,
-    /// The distances of the keys of each provider; never empty.
-    by_provider: HashMap<PeerId, BTreeSet<Distance>>,
-    /// The number of keys of each provider, the most last.
-    key_counts: BTreeSet<(usize, PeerId)>,
+    shares: Shares,
+}
+
+struct Held {
+    record: ProviderRecord,
+    source: Source,
 }
 
 impl Providers {
@@ -44,8 +44,7 @@ impl Providers {
             records: 0,
             by_key: HashMap::new(),
             far: BTreeMap::new(),
-            by_provider: HashMap::new(),
-            key_counts: BTreeSet::new(),
+            shares: Shares::new(most),
         }
     }
 
@@ -53,7 +52,11 @@ impl Providers {
         self.by_key.len()
     }
 
-    pub(super) fn of(&self, key: &Key) -> &[ProviderRecord] {
+    pub(super) fn of(&self, key: &Key) -> impl Iterator<Item = &ProviderRecord> {
+        self.held(key).iter().map(|held| &held.record)
+    }
+
+    fn held(&self, key: &Key) -> &[Held] {
         self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 
@@ -61,77 +64,70 @@ impl Providers {
     pub(super) fn add(
         &mut self,
         mut record: ProviderRecord,
+        source: Source,
         distance: Distance,
         now: Instant,
     ) -> bool {
         let (key, provider) = (record.key.clone(), record.provider);
         record.addresses.truncate(ADDRESSES);
         record.addresses.shrink_to_fit();
-        if let Some(records) = self.by_key.get_mut(&key)
-            && let Some(at) = records.iter().position(|it| it.provider == provider)
+        if let Some(held) = self.by_key.get_mut(&key)
+            && let Some(at) = held.iter().position(|it| it.record.provider == provider)
         {
-            records.remove(at);
-            records.push(record);
+            // Charged to the host that it is at now.
+            self.shares.remove(held.remove(at).source, distance, 1);
+            self.shares.add(source, distance, 1);
+            held.push(Held { record, source });
             return true;
         }
-        let records = self.of(&key);
-        if records.len() >= limits::PEERS {
-            let first = &records[0];
+        let held = self.held(&key);
+        if held.len() >= limits::PEERS {
+            let first = &held[0].record;
             if !is_late(first, &record, now) {
                 return false;
             }
             let first = first.provider;
             self.remove(&key, &first, distance);
         }
-        self.insert(record, distance);
+        self.insert(Held { record, source }, distance);
         while self.records > self.most {
             self.make_room();
         }
-        self.of(&key).iter().any(|it| it.provider == provider)
+        self.of(&key).any(|it| it.provider == provider)
     }
 
     pub(super) fn remove(&mut self, key: &Key, provider: &PeerId, distance: Distance) {
-        let Some(records) = self.by_key.get_mut(key) else {
+        let Some(held) = self.by_key.get_mut(key) else {
             return;
         };
-        let before = records.len();
-        records.retain(|record| record.provider != *provider);
-        if records.len() == before {
+        let is_provider = |it: &Held| it.record.provider == *provider;
+        let Some(at) = held.iter().position(is_provider) else {
             return;
-        }
-        if records.is_empty() {
+        };
+        let source = held.remove(at).source;
+        if held.is_empty() {
             self.by_key.remove(key);
             self.far.remove(&distance);
         }
         self.records -= 1;
-        self.resize(*provider, |keys| keys.remove(&distance));
+        self.shares.remove(source, distance, 1);
     }
 
     /// All that has expired, as a key and its provider.
     pub(super) fn expired(&self, now: Instant) -> Vec<(Key, PeerId)> {
-        let records = self.by_key.values().flatten();
+        let records = self.by_key.values().flatten().map(|held| &held.record);
         let expired = records.filter(|record| record.is_expired(now));
         expired
             .map(|record| (record.key.clone(), record.provider))
             .collect()
     }
 
-    fn insert(&mut self, record: ProviderRecord, distance: Distance) {
+    fn insert(&mut self, held: Held, distance: Distance) {
+        let key = held.record.key.clone();
         self.records += 1;
-        self.far.insert(distance, record.key.clone());
-        self.resize(record.provider, |keys| keys.insert(distance));
-        let records = self.by_key.entry(record.key.clone()).or_default();
-        records.push(record);
-    }
-
-    fn resize(&mut self, provider: PeerId, change: impl FnOnce(&mut BTreeSet<Distance>) -> bool) {
-        let keys = self.by_provider.entry(provider).or_default();
-        self.key_counts.remove(&(keys.len(), provider));
-        change(keys);
-        match keys.len() {
-            0 => drop(self.by_provider.remove(&provider)),
-            keys => drop(self.key_counts.insert((keys, provider))),
-        }
+        self.shares.add(held.source, distance, 1);
+        self.far.insert(distance, key.clone());
+        self.by_key.entry(key).or_default().push(held);
     }
 
     fn make_room(&mut self) {
@@ -141,29 +137,22 @@ impl Providers {
     }
 
     fn least_wanted(&self) -> Option<(Key, PeerId, Distance)> {
-        let share = (self.most / SHARE).max(1);
-        let greedy = self.key_counts.last().filter(|(keys, _)| *keys > share);
-        if let Some((_, provider)) = greedy {
-            let distance = *self.by_provider.get(provider)?.last()?;
-            return Some((self.far.get(&distance)?.clone(), *provider, distance));
-        }
-        let (distance, key) = self.far.last_key_value()?;
+        let excess = self.shares.excess();
+        let (distance, key) = match &excess {
+            Some((_, distance)) => self.far.get_key_value(distance)?,
+            None => self.far.last_key_value()?,
+        };
+        let is_due = |it: &&Held| excess.is_none_or(|(source, _)| it.source == source);
         // Of those of one key the newcomer goes.
-        let provider = self.of(key).last()?.provider;
-        Some((key.clone(), provider, *distance))
+        let held = self.held(key).iter().rfind(is_due)?;
+        Some((key.clone(), held.record.provider, *distance))
     }
 
     #[cfg(test)]
     pub(super) fn sizes(&self) -> [usize; 5] {
         let listed = self.by_key.values().map(Vec::len).sum();
-        let (far, key_counts) = (self.far.len(), self.key_counts.len());
-        [
-            self.records,
-            listed,
-            far,
-            self.by_provider.len(),
-            key_counts,
-        ]
+        let [sources, totals] = self.shares.sizes();
+        [self.records, listed, self.far.len(), sources, totals]
     }
 }
 

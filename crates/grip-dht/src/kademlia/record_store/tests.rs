@@ -23,14 +23,29 @@ fn distance(store: &RecordStore, i: u32) -> Distance {
     store.distance(&record(i, 0).key).unwrap()
 }
 
+/// A peer of its own name at `host`.
+fn source(host: &str) -> Source {
+    Source::new(PeerId::random(), Some(host.parse().unwrap()))
+}
+
+/// The numbers of so many records, those nearest to us first.
+fn by_distance(store: &RecordStore, count: u32) -> Vec<u32> {
+    let mut nearest: Vec<u32> = (0..count).collect();
+    nearest.sort_by_key(|i| distance(store, *i));
+    nearest
+}
+
+fn holds(store: &RecordStore, i: u32) -> bool {
+    store.get(&record(i, 0).key).is_some()
+}
+
 #[test]
 fn at_the_bound_the_farthest_records_go() {
     let mut store = store(10, usize::MAX, 0);
     for i in 0..100 {
         let _ = store.put(record(i, 10));
     }
-    let mut nearest: Vec<u32> = (0..100).collect();
-    nearest.sort_by_key(|i| distance(&store, *i));
+    let nearest = by_distance(&store, 100);
     for (rank, i) in nearest.into_iter().enumerate() {
         assert_eq!(store.get(&record(i, 0).key).is_some(), rank < 10, "{rank}");
     }
@@ -139,8 +154,7 @@ fn providers_are_bounded_in_all_however_many_there_are_of_a_key() {
         assert!(store.providers.sizes()[0] <= 64);
     }
     assert_eq!(store.providers.sizes()[..2], [64, 64]);
-    let mut nearest: Vec<u32> = (0..100).collect();
-    nearest.sort_by_key(|i| distance(&store, *i));
+    let nearest = by_distance(&store, 100);
     for i in &nearest[..3] {
         assert_eq!(names(&store, *i).len(), 20, "those near us stay");
     }
@@ -149,8 +163,7 @@ fn providers_are_bounded_in_all_however_many_there_are_of_a_key() {
 #[test]
 fn a_provider_with_more_than_its_share_is_the_first_to_lose_some() {
     let mut store = store(0, 0, 64);
-    let mut nearest: Vec<u32> = (0..200).collect();
-    nearest.sort_by_key(|i| distance(&store, *i));
+    let nearest = by_distance(&store, 200);
     let honest = PeerId::random();
     let far = &nearest[196..];
     for i in far {
@@ -172,6 +185,109 @@ fn a_provider_with_more_than_its_share_is_the_first_to_lose_some() {
         "it keeps what is near us"
     );
     assert_eq!(names(&store, nearest[100]), []);
+}
+
+#[test]
+fn records_near_us_push_out_those_of_their_own_host_first() {
+    let mut store = store(64, usize::MAX, 0);
+    let nearest = by_distance(&store, 200);
+    let (near, far) = nearest.split_at(196);
+    for i in far {
+        store.put_from(record(*i, 10), source("1.1.1.1")).unwrap();
+    }
+    for i in near {
+        let _ = store.put_from(record(*i, 10), source("2.2.2.2"));
+    }
+    assert_eq!(store.record_count(), 64);
+    assert!(far.iter().all(|i| holds(&store, *i)));
+    assert!(holds(&store, near[0]), "it keeps what is near us");
+    assert!(!holds(&store, near[100]));
+}
+
+#[test]
+fn long_records_push_out_those_of_their_own_host_first() {
+    let mut store = store(64, 6_400, 0);
+    let nearest = by_distance(&store, 20);
+    let (near, far) = nearest.split_at(18);
+    for i in far {
+        store.put_from(record(*i, 100), source("1.1.1.1")).unwrap();
+    }
+    for i in near {
+        let _ = store.put_from(record(*i, 1_600), source("2.2.2.2"));
+    }
+    assert!(far.iter().all(|i| holds(&store, *i)));
+    assert_eq!((store.record_count(), store.bytes), (2 + 3, 200 + 4_800));
+    for i in &nearest {
+        store.remove(&record(*i, 0).key);
+    }
+    assert_eq!((store.bytes, store.shares.sizes()), (0, [0; 2]));
+}
+
+#[test]
+fn a_record_is_not_charged_to_a_host_that_brings_a_newer_value() {
+    let mut store = store(64, usize::MAX, 0);
+    let nearest = by_distance(&store, 200);
+    let (near, far) = nearest.split_at(199);
+    let newer = record(far[0], 11);
+    store
+        .put_from(record(far[0], 10), source("1.1.1.1"))
+        .unwrap();
+    store.put_from(newer.clone(), source("2.2.2.2")).unwrap();
+    for i in near {
+        let _ = store.put_from(record(*i, 10), source("2.2.2.2"));
+    }
+    let held = store.get(&newer.key).map(|held| held.value.clone());
+    assert_eq!(held, Some(newer.value));
+}
+
+#[test]
+fn a_record_of_a_host_with_more_than_its_share_is_charged_to_the_next_that_brings_it() {
+    let mut store = store(64, usize::MAX, 0);
+    let nearest = by_distance(&store, 200);
+    let (near, far) = nearest.split_at(199);
+    for i in far.iter().chain(&near[..10]) {
+        store.put_from(record(*i, 10), source("2.2.2.2")).unwrap();
+    }
+    store
+        .put_from(record(far[0], 11), source("1.1.1.1"))
+        .unwrap();
+    for i in &near[10..] {
+        let _ = store.put_from(record(*i, 10), source("2.2.2.2"));
+    }
+    assert!(holds(&store, far[0]));
+}
+
+#[test]
+fn many_names_of_one_host_have_one_share_of_the_providers() {
+    let mut store = store(0, 0, 64);
+    let nearest = by_distance(&store, 200);
+    let (near, far) = nearest.split_at(196);
+    let honest = PeerId::random();
+    let add = |store: &mut RecordStore, i: u32, provider, host: &str| {
+        let record = ProviderRecord::new(record(i, 0).key, provider, vec![]);
+        store.add_provider_from(record, source(host))
+    };
+    for i in far {
+        add(&mut store, *i, honest, "1.1.1.1").unwrap();
+    }
+    for i in near {
+        for _ in 0..3 {
+            let _ = add(&mut store, *i, PeerId::random(), "2.2.2.2");
+        }
+    }
+    assert_eq!(store.providers.sizes(), [64, 64, 4 + 20, 2, 2]);
+    for i in far {
+        assert_eq!(names(&store, *i), [honest]);
+    }
+    // At another host, the provider is no longer charged to the first.
+    add(&mut store, far[0], honest, "3.3.3.3").unwrap();
+    assert_eq!(store.providers.sizes(), [64, 64, 4 + 20, 3, 3]);
+    for i in nearest {
+        for provider in names(&store, i) {
+            store.remove_provider(&record(i, 0).key, &provider);
+        }
+    }
+    assert_eq!(store.providers.sizes(), [0; 5]);
 }
 
 #[test]
@@ -207,5 +323,6 @@ fn what_has_expired_is_swept_away() {
     store.remove_expired(later);
     assert_eq!((store.record_count(), store.provided_count()), (0, 0));
     assert_eq!((store.bytes, store.far.len()), (0, 0));
+    assert_eq!(store.shares.sizes(), [0; 2]);
     assert_eq!(store.providers.sizes(), [0; 5]);
 }

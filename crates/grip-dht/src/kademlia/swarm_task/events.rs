@@ -2,7 +2,7 @@
 
 use libp2p::{
     PeerId, identify,
-    kad::{self, InboundRequest, PutRecordError, QueryResult, store::RecordStore as _},
+    kad::{self, InboundRequest, PutRecordError, QueryResult},
     swarm::SwarmEvent,
 };
 
@@ -126,6 +126,7 @@ impl SwarmTask {
         let offer = Offer {
             key,
             value: record.value.into(),
+            source: self.source(source),
             expires: std::time::Instant::now() + self.record_ttl,
             _permit: permit,
         };
@@ -140,7 +141,8 @@ impl SwarmTask {
         let (addresses, refused) = self.policy.filter_addresses(&record.addresses);
         self.stats.refused_addresses(refused);
         record.addresses = addresses;
-        if let Err(error) = self.store().add_provider(record) {
+        let source = self.source(record.provider);
+        if let Err(error) = self.store().add_provider_from(record, source) {
             tracing::debug!(%error, "failed to store provider record");
         }
         self.stale.counts = true;

@@ -43,6 +43,71 @@ async fn a_stale_manifest_is_replaced_by_the_second_response() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quick_stale_peer_does_not_decide_before_a_slower_provider() {
+    let scene = Scene::new(200);
+    let key = scene.by_name();
+    let own = scene.memory.names()[0].clone();
+    let provider = scene.farthest(&key);
+    scene.put(&provider, &key);
+    scene.memory.provide(&own, &key.record(), &provider);
+    scene.memory.latency_of(&provider, ms(400));
+    let peers = scene.peers(&key).await;
+    let stale = manifest_of(&scene.author, "x", 1);
+    scene.leave(&peers[0], &key, &stale);
+    scene.memory.latency_of(&peers[0], ms(1));
+    let began = Instant::now();
+    scene.finds(&key).await;
+    assert_eq!(began.elapsed(), ms(400));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quick_stale_peer_does_not_decide_while_another_waits_for_its_retry() {
+    let author = Author::new();
+    let [stale, newest] = [1, 9].map(|age| manifest_of(&author, "x", age));
+    let key = Key::Name(newest.name());
+    let (values, tries) = ([stale, newest.clone()], AtomicU64::new(0));
+    let script = Script::new(vec![peer(1), peer(2)], move |asked, _: &RecordKey| {
+        let is_honest = asked.id == peer(2).id;
+        if is_honest && tries.fetch_add(1, Relaxed) == 0 {
+            return Err(RequestError::Transient);
+        }
+        Ok(Response {
+            value: Some(values[usize::from(is_honest)].bytes().clone()),
+            ..Response::default()
+        })
+    });
+    let (network, options) = (network(script), Options::default());
+    let deadline = Instant::now() + options.deadline;
+    let found = network.lookup(&key, None, &options, deadline).await;
+    assert_eq!(found.unwrap().manifest, newest);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_peers_delay_the_response_of_a_single_holder_by_half_a_second() {
+    let scene = Scene::new(40);
+    let key = scene.by_name();
+    let peers = scene.peers(&key).await;
+    scene.put(&peers[0], &key);
+    scene.stall(&peers[1..]);
+    let began = Instant::now();
+    scene.finds(&key).await;
+    assert_eq!(began.elapsed(), ms(20 + 500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_late_response_is_returned_before_the_deadline() {
+    let scene = Scene::new(40);
+    let key = scene.by_name();
+    let peers = scene.peers(&key).await;
+    scene.put(&peers[0], &key);
+    scene.memory.latency_of(&peers[0], ms(900));
+    scene.stall(&peers[1..]);
+    let began = Instant::now();
+    scene.finds(&key).await;
+    assert_eq!(began.elapsed(), ms(1_200 - 25));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_known_here_is_never_replaced_by_something_older() {
     let scene = Scene::new(40);
     let key = scene.by_name();
@@ -138,6 +203,31 @@ async fn endless_lists_of_closer_peers_come_to_an_end() {
     // Two responses, eight requests each, besides the two themselves.
     assert_eq!(script.asked.load(Relaxed), 18);
     assert!(began.elapsed() <= ms(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn endless_lists_of_one_peer_leave_room_for_those_that_another_names() {
+    let manifest = manifest_of(&Author::new(), "x", 1);
+    let key = Key::Manifest(manifest.id());
+    let tries = AtomicU64::new(0);
+    let liars = endless(Some((9, key.clone(), manifest.clone())));
+    let script = Script::new(vec![peer(1), peer(2)], move |asked, key: &RecordKey| {
+        if asked.id != peer(2).id {
+            return (liars.answer)(asked, key);
+        }
+        // The honest one names the holder after all requests of the other were answered.
+        if tries.fetch_add(1, Relaxed) == 0 {
+            return Err(RequestError::Transient);
+        }
+        Ok(Response {
+            closer: vec![peer(9)],
+            ..Response::default()
+        })
+    });
+    let (network, options) = (network(script), Options::default());
+    let deadline = Instant::now() + options.deadline;
+    let found = network.lookup(&key, None, &options, deadline).await;
+    assert_eq!(found.unwrap().manifest, manifest);
 }
 
 #[tokio::test(start_paused = true)]
