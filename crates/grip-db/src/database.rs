@@ -40,6 +40,9 @@ const CLOSE_GRACE: Duration = Duration::from_secs(15);
 /// Longest time a piece of work may take, waiting for a connection included.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
+/// Told how much of a long copy is done, of how much.
+pub type OnProgress<'a> = dyn FnMut(u64, u64) + Send + 'a;
+
 /// The SQL state of the node: one SQLite file, or a Postgres server that many nodes may share.
 ///
 /// Writes survive a crash once they are answered (SQLite: write-ahead log, `synchronous=FULL`).

@@ -21,7 +21,7 @@ pub use {from_row::__converted, sqlx as __sqlx};
 
 pub use connection::{Connection, FromRows};
 pub use database::{
-    Db, Engine, Fence, Location, RowsError, RowsTaken, Server, WritePermit, WriterStats,
+    Db, Engine, Fence, Location, OnProgress, RowsError, RowsTaken, Server, WritePermit, WriterStats,
 };
 pub use error::{DbError, OpenError, ServerError};
 pub use statement::Statement;

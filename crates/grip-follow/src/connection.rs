@@ -7,7 +7,7 @@ use grip_egress::WebSocket;
 use grip_nostr::{EventId, relay_proof};
 use grip_types::EventSource;
 use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
+    sync::watch,
     time::{Instant, sleep_until, timeout},
 };
 use tokio_tungstenite::tungstenite::Message;
@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::{
     intake::Decided,
     plan::{Class, Plan},
+    relay_permits::RelayPermit,
     session::{Fate, Item, Now, Output, Session},
     worker::{Shared, Worker, now_ms, unix},
 };
@@ -71,9 +72,9 @@ impl Connection<'_> {
         let stop = self.worker.shared.group.token();
         let mut deciding: Option<BoxFuture<'static, Vec<Decided>>> = None;
         let mut loading: Option<BoxFuture<'static, Option<Vec<Item>>>> = None;
-        let mut turn: Option<OwnedSemaphorePermit> = None;
+        let mut turn: Option<RelayPermit> = None;
         let mut turn_ends: Option<Instant> = None;
-        let mut acquiring: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>> = None;
+        let mut acquiring: Option<BoxFuture<'static, RelayPermit>> = None;
         let look_every = self.worker.shared.options.look_every;
         let max_silence = look_every.saturating_mul(3) / 2;
         let max_silence = max_silence.clamp(MIN_SILENCE, MAX_SILENCE);
@@ -111,8 +112,9 @@ impl Connection<'_> {
             if !wants_turn {
                 acquiring = None;
             } else if turn.is_none() && acquiring.is_none() {
-                let turns = Arc::clone(&self.worker.shared.turns);
-                let acquire = async move { turns.acquire_owned().await.ok() };
+                let turns = self.worker.shared.turns.clone();
+                let is_configured = self.source.is_configured;
+                let acquire = async move { turns.acquire(is_configured).await };
                 acquiring = Some(acquire.boxed());
             }
             if must_show || shown.elapsed() >= SHOW_EVERY {
@@ -153,9 +155,9 @@ impl Connection<'_> {
                 }
                 permit = next(&mut acquiring), if acquiring.is_some() => {
                     acquiring = None;
-                    turn = permit;
-                    turn_ends = turn.is_some().then(|| Instant::now() + TURN_TIME);
-                    self.session.set_turn(turn.is_some(), moment());
+                    turn = Some(permit);
+                    turn_ends = Some(Instant::now() + TURN_TIME);
+                    self.session.set_turn(true, moment());
                 }
                 frame = self.socket.next(), if !self.session.inbox.is_full() => {
                     heard = Instant::now();

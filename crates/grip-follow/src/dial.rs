@@ -10,7 +10,7 @@ use grip_nostr::relay_proof;
 use nostr::prelude::Keys;
 use tokio::{
     io::AsyncReadExt as _,
-    sync::{Mutex, Semaphore},
+    sync::Mutex,
     time::{Instant, sleep_until, timeout},
 };
 use tokio_tungstenite::tungstenite::Message;
@@ -21,6 +21,7 @@ use crate::{
     document::{self, Document},
     health::Loss,
     named_peers::NamedPeers,
+    relay_permits::RelayPermits,
     session::RemoteLimits,
 };
 
@@ -39,7 +40,7 @@ pub(crate) struct Dialler {
     bootstrap: Egress,
     private: Arc<PrivatePeers>,
     max_message_bytes: usize,
-    permits: Semaphore,
+    permits: RelayPermits,
     next: Mutex<Instant>,
     /// Peers of the DHT that the documents name.
     pub(crate) named_peers: NamedPeers,
@@ -106,7 +107,7 @@ impl Dialler {
             bootstrap,
             private,
             max_message_bytes,
-            permits: Semaphore::new(MAX_DIALS),
+            permits: RelayPermits::new(MAX_DIALS),
             next: Mutex::new(Instant::now()),
             named_peers: NamedPeers::default(),
         }
@@ -128,7 +129,7 @@ impl Dialler {
         relay: &RelayUrl,
         is_configured: bool,
     ) -> Result<(Socket, RemoteLimits), DialError> {
-        let _permit = self.permits.acquire().await.expect("never closed");
+        let _permit = self.permits.acquire(is_configured).await;
         self.space().await;
         let egress = if is_configured {
             &self.bootstrap

@@ -18,7 +18,7 @@ use grip_tasks::TaskGroup;
 use nostr::prelude::Keys;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, Semaphore, watch},
+    sync::{Notify, watch},
     time::{Instant, sleep},
 };
 use url::Url;
@@ -33,6 +33,7 @@ use crate::{
     plan::Plan,
     refused_events::{self, Kept},
     refused_ids::Refused,
+    relay_permits::RelayPermits,
     replication::{Replication, probe_for_ever},
     status::Board,
     targets::{self, Rules, Threads},
@@ -110,7 +111,7 @@ impl Follow {
             replication,
             remote_refs: parts.remote_refs,
             keys: parts.keys,
-            turns: Arc::new(Semaphore::new(HISTORY_TURNS)),
+            turns: RelayPermits::new(HISTORY_TURNS),
             arrived: Notify::new(),
             group: parts.group,
         });
@@ -233,6 +234,7 @@ async fn look(
         let rules = Rules {
             bootstrap: &options.bootstrap,
             may_follow: &may_follow,
+            is_configured: &|relay| options.is_configured(relay),
             max_relays: options.max_relays,
             hour: unix() / 3_600,
         };

@@ -17,6 +17,7 @@ use grip_tasks::TaskGroup;
 use grip_types::EventSource;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::{
     RelayUrl,
@@ -153,7 +154,9 @@ impl Intake {
         source: EventSource,
     ) -> Vec<(usize, Fate)> {
         let texts = candidates.iter().map(|it| it.text.clone()).collect();
-        let admissions = self.relay.admit(&self.policy, texts, source).await;
+        let admitting = self.relay.admit(&self.policy, texts, source);
+        let span = tracing::info_span!("relay", from = %relay);
+        let admissions = admitting.instrument(span).await;
         let mut fates = Vec::new();
         let mut arrived = Vec::new();
         let mut states = Vec::new();

@@ -17,6 +17,7 @@ mod private_peers;
 mod refusal;
 mod refused_events;
 mod refused_ids;
+mod relay_permits;
 mod relay_url;
 mod replication;
 mod service_identity;

@@ -50,6 +50,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) bootstrap: &'a [RelayUrl],
     /// Refuses our own addresses and names that cannot be public.
     pub(crate) may_follow: &'a dyn Fn(&RelayUrl) -> bool,
+    /// Says whether the operator named a relay: it always has a place.
+    pub(crate) is_configured: &'a dyn Fn(&RelayUrl) -> bool,
     pub(crate) max_relays: usize,
     /// Since 1970.
     pub(crate) hour: u64,
@@ -148,10 +150,12 @@ pub(crate) fn plan(
     for draft in drafts.values_mut() {
         draft.add(Class::Announcements, &Arc::from(""));
     }
-    // What only the lists of participants name comes after all others (G03-11).
+    // What only the lists of participants name comes after all others (G03-11). The index and the fallback
+    // are the operator's: relays that strangers name do not take their places.
     for (url, wish) in wishes {
         let is_followed = drafts.contains_key(&url);
-        if is_followed || drafts.len() < rules.max_relays {
+        let has_place = drafts.len() < rules.max_relays || (rules.is_configured)(&url);
+        if is_followed || has_place {
             drafts.entry(url).or_default().merge(&wish);
         }
     }
@@ -353,6 +357,7 @@ mod tests {
         let rules = Rules {
             bootstrap,
             may_follow: &is_ours,
+            is_configured: &|url| url.as_str() == "wss://index.example",
             max_relays,
             hour: 0,
         };
@@ -420,6 +425,23 @@ mod tests {
             [Class::Profiles]
         );
         assert!(of("wss://more.example").is_none());
+    }
+
+    #[test]
+    fn relays_that_the_operator_configured_have_places_beside_those_that_events_name() {
+        let all: Vec<FollowedRepository> = (0..9)
+            .map(|n| {
+                let url = format!("wss://r{n}.stranger.example");
+                repository(Keys::generate().public_key(), "x", true, &[&url])
+            })
+            .collect();
+        let [bootstrap, index, list] = ["bootstrap", "index", "list"]
+            .map(|name| RelayUrl::parse(&format!("wss://{name}.example")).unwrap());
+        let wishes = [&index, &list].map(|url| (url.clone(), Plan::default()));
+        let plans = plans_with(&all, std::slice::from_ref(&bootstrap), wishes.to_vec(), 3);
+        assert!(plans.contains_key(&bootstrap) && plans.contains_key(&index));
+        assert!(!plans.contains_key(&list));
+        assert_eq!(plans.len(), 5, "strangers have the three that there are");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use grip_tasks::TaskGroup;
 use grip_types::{EventSource, Origin};
 use nostr::prelude::Keys;
 use tokio::{
-    sync::{Notify, Semaphore, watch},
+    sync::{Notify, watch},
     time::{Instant, sleep},
 };
 
@@ -22,6 +22,7 @@ use crate::{
     intake::Intake,
     memory::{Memories, Memory},
     plan::Plan,
+    relay_permits::RelayPermits,
     replication::Replication,
     session::{Now, Session, SessionStatus},
     status::{Board, Report},
@@ -40,7 +41,7 @@ pub(crate) struct Shared {
     /// The key of this service.
     pub(crate) keys: Keys,
     /// Turns for reading history.
-    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) turns: RelayPermits,
     /// Something was taken: there may be more to follow.
     pub(crate) arrived: Notify,
     pub(crate) group: TaskGroup,

@@ -29,7 +29,7 @@ use grip_purgatory::{Change, Row};
 use grip_relay::Writer;
 use grip_store::{Aged, Kept, Put, Retention, StoreError, Vanished, WriteView};
 use grip_tasks::fault;
-use grip_types::{Identifier, RefEdit, RefName};
+use grip_types::{Identifier, Oid, RefEdit, RefName};
 use parking_lot::Mutex;
 
 use crate::{RequestTimes, error::GraspError};
@@ -115,13 +115,13 @@ impl Commit {
         reset.map_err(GraspError::repository(addr))
     }
 
-    /// Hides the tip of a pull request that is held, from a time on. Blocks.
+    /// Hides the tip of a pull request that is held, from a time on, and says where it was. Blocks.
     pub(crate) fn hide_tip(
         &self,
         addr: &RepoAddr,
         name: &RefName,
         at: u64,
-    ) -> Result<(), GraspError> {
+    ) -> Result<Option<Oid>, GraspError> {
         let hidden = self.repositories.hide_tip(addr, name, at);
         hidden.map_err(GraspError::refs(addr))
     }

@@ -18,6 +18,7 @@ use grip_nostr::{Event, PullRequest, RepoAddr, Timestamp, kinds};
 use grip_relay::{Answer, Share, Verdict, WritePolicy};
 use grip_store::{EventView, StoreError};
 use grip_types::{EventSource, Origin};
+use tracing::Instrument as _;
 
 use crate::{
     Grasp,
@@ -26,6 +27,7 @@ use crate::{
     grasp::{Core, timestamp},
     node_view::NodeView,
     profiles,
+    summary::npub,
 };
 
 /// What a pull request takes of its network's share at least: its ref is in every repository it is for.
@@ -146,7 +148,9 @@ impl Core {
         event: Event,
         source: EventSource,
     ) -> BoxFuture<'a, Answer> {
-        Box::pin(async move {
+        // What it changes has its id and its author in the log.
+        let span = tracing::info_span!("event", id = %event.id, of = npub(&event.pubkey));
+        let processing = async move {
             let processed = if let Err(error) = self.has_room_for(&event).await {
                 Err(error)
             } else if event.kind == kinds::ANNOUNCEMENT {
@@ -166,7 +170,8 @@ impl Core {
                     .note_event(&event, &answer.message, Vec::new(), timestamp());
                 answer
             })
-        })
+        };
+        Box::pin(processing.instrument(span))
     }
 
     /// Asks admission about an event that just came. Blocks.

@@ -21,6 +21,7 @@ use grip_nostr::{Event, EventId, PublicKey, RepoAddr, State, kinds};
 use grip_purgatory::{CompactEvent, Waiting};
 use grip_types::{ErrorChain, Identifier, Origin};
 use serde::Serialize;
+use tracing::Instrument as _;
 
 use crate::{
     Grasp,
@@ -146,6 +147,7 @@ impl Grasp {
                 },
             }
         };
+        let work = work.in_current_span();
         let handle = self.core.group.spawn("grasp.release", work);
         handle.await.unwrap_or_else(|_| Released {
             errors: vec![GraspError::Stopped.to_string()],
@@ -198,6 +200,7 @@ impl Core {
             if !shared.is_empty() {
                 let core = Arc::clone(self);
                 let releasing = async move { core.release_shared(shared).await };
+                let releasing = releasing.in_current_span();
                 self.group.spawn("grasp.release", releasing);
             }
             if !released.events.is_empty() {

@@ -24,6 +24,10 @@ pub(crate) enum ChangedBy<'a> {
     Push(Option<&'a Event>),
     State(&'a Event),
     PullRequest(&'a EventId),
+    /// A pull request goes out of service and is kept.
+    Held(&'a EventId),
+    /// One that was kept comes back.
+    Returned(&'a EventId),
     /// They were not what the served events say.
     Agreement,
 }
@@ -34,7 +38,7 @@ impl<'a> ChangedBy<'a> {
         match self {
             Self::Push(state) => *state,
             Self::State(state) => Some(state),
-            Self::PullRequest(_) | Self::Agreement => None,
+            Self::PullRequest(_) | Self::Held(_) | Self::Returned(_) | Self::Agreement => None,
         }
     }
 }
@@ -48,9 +52,23 @@ impl fmt::Display for ChangedBy<'_> {
             Self::Push(None) => f.write_str("push ahead of its event"),
             Self::State(state) => write!(f, "state {} of {}", state.id, npub(&state.pubkey)),
             Self::PullRequest(event) => write!(f, "pull request {event}"),
+            Self::Held(event) => write!(f, "pull request {event} out of service"),
+            Self::Returned(event) => write!(f, "pull request {event} back in service"),
             Self::Agreement => f.write_str("agreement with the served events"),
         }
     }
+}
+
+/// Leaves a line of a change in the log. Who caused it, by which event and from where, say the spans: of the
+/// event, and of its client, its relay or the host of its data.
+pub(crate) fn log_refs(
+    addr: &RepoAddr,
+    edits: &[RefEdit],
+    head: Option<&RefName>,
+    by: &ChangedBy<'_>,
+) {
+    let head = head.map(RefName::as_str);
+    tracing::info!(repository = %addr, refs = in_words(edits), head, %by, "refs changed");
 }
 
 /// `refs/heads/main 1f2e… → 3d4c…`, the first few.
@@ -152,9 +170,7 @@ impl Core {
             .map_err(GraspError::repository(addr))
     }
 
-    /// Makes the changes in one step, if the refs are still where they were. Each leaves a line in
-    /// the log; that of a push also has the address of its client, from the span of the request.
-    /// Those of an archived repository are recorded with the state that they come from.
+    /// Makes the changes in one step, if the refs are still where they were. Those of an archived repository are recorded with the state that they come from.
     pub(crate) fn change_refs(
         &self,
         addr: &RepoAddr,
@@ -168,8 +184,7 @@ impl Core {
                 Some(record) => self.commit.refs_recorded(addr, edits, head, &record)?,
                 None => self.commit.refs(addr, edits, head)?,
             }
-            let head = head.map(RefName::as_str);
-            tracing::info!(repository = %addr, refs = in_words(edits), head, %by, "refs changed");
+            log_refs(addr, edits, head, &by);
         }
         if edits.iter().any(|edit| edit.name.is_tag()) {
             self.hosted.tags.add(addr);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use grip_nostr::{Event, Timestamp};
 use grip_types::{Charge, ClientNetwork, EventSource};
 use nostr::prelude::Tag;
+use tracing::Instrument as _;
 
 use crate::{
     Answer, Relay, Share, WritePolicy,
@@ -224,10 +225,13 @@ pub(crate) async fn settle(
 ) -> Answer {
     let turn = shared.settling.acquire(source.network, 1).await;
     let policy = Arc::clone(policy);
-    let settled = shared.group.spawn("relay-settle", async move {
+    let settling = async move {
         let _turn = turn;
         policy.process_deferred(event, source).await
-    });
+    };
+    // The log says from which address refs were changed.
+    let settling = settling.in_current_span();
+    let settled = shared.group.spawn("relay-settle", settling);
     let answer = settled.await.unwrap_or_else(|_| {
         Answer::refused("error: this event could not be settled; try again later")
     });

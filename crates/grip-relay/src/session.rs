@@ -8,7 +8,7 @@ mod events;
 mod reader;
 mod requests;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use futures_util::{Sink, Stream, StreamExt as _};
 use grip_types::{ClientNetwork, EventSource, Origin};
@@ -46,6 +46,7 @@ struct Connection {
     /// Set on a private relay.
     login: Option<Login>,
     rates: ConnectionRates,
+    ip: IpAddr,
     /// Whose share it uses up; `None` if it is nobody's.
     network: Option<ClientNetwork>,
     /// Of the events that come over it.
@@ -141,6 +142,7 @@ pub(crate) async fn serve<S, E>(
         )),
         requests: Requests::new(&shared, shared.memory.holder(counted)),
         login: access.map(Login::new),
+        ip: peer.ip,
         network: counted,
         rates: ConnectionRates::new(limits.connection_rates, network),
         source: EventSource {

@@ -31,7 +31,22 @@ pub struct FakeRelay {
     heard: Arc<Mutex<Vec<Value>>>,
     connected: Arc<Mutex<Vec<Instant>>>,
     flooded: Arc<AtomicU64>,
+    document: Arc<Mutex<Document>>,
+    described: Arc<AtomicU64>,
     _tasks: JoinSet<()>,
+}
+
+/// What is answered to the question what the relay is (NIP-11).
+#[derive(Clone, Debug, Default)]
+pub enum Document {
+    #[default]
+    Absent,
+    /// The question is never answered.
+    Hanging,
+    /// White space without end.
+    Endless,
+    /// Another place has it.
+    Moved(String),
 }
 
 /// What is made of a connection.
@@ -64,16 +79,26 @@ impl FakeRelay {
         let listener = TcpListener::bind((address, 0)).await?;
         let address = listener.local_addr()?;
         let (heard, connected, flooded) = (Arc::default(), Arc::default(), Arc::default());
+        let document: Arc<Mutex<Document>> = Arc::default();
+        let described: Arc<AtomicU64> = Arc::default();
         let mut tasks = JoinSet::new();
         let (hearing, connecting) = (Arc::clone(&heard), Arc::clone(&connected));
-        let flooding = Arc::clone(&flooded);
+        let (flooding, describing) = (Arc::clone(&flooded), Arc::clone(&document));
+        let counting = Arc::clone(&described);
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let (heard, connected) = (Arc::clone(&hearing), Arc::clone(&connecting));
                 let (behaviour, flooded) = (behaviour.clone(), Arc::clone(&flooding));
+                let (document, described) = (Arc::clone(&describing), Arc::clone(&counting));
                 connections.spawn(async move {
                     // A client that leaves in the middle is no failure of the test.
+                    if !is_websocket(&stream).await {
+                        described.fetch_add(1, Ordering::Relaxed);
+                        let document = document.lock().clone();
+                        let _ = describe(stream, document, &flooded).await;
+                        return;
+                    }
                     let _ = serve(stream, &behaviour, &heard, &connected, &flooded).await;
                 });
             }
@@ -83,6 +108,8 @@ impl FakeRelay {
             heard,
             connected,
             flooded,
+            document,
+            described,
             _tasks: tasks,
         })
     }
@@ -95,6 +122,16 @@ impl FakeRelay {
 
     pub fn url(&self) -> String {
         format!("ws://{}", self.address)
+    }
+
+    /// Says from now on what the relay is.
+    pub fn set_document(&self, document: Document) {
+        *self.document.lock() = document;
+    }
+
+    /// How often it was asked what it is.
+    pub fn described(&self) -> u64 {
+        self.described.load(Ordering::Relaxed)
     }
 
     /// What a flood has sent so far.
@@ -113,6 +150,29 @@ impl FakeRelay {
     }
 }
 
+async fn is_websocket(stream: &TcpStream) -> bool {
+    let mut head = [0; 2048];
+    let read = stream.peek(&mut head).await.unwrap_or_default();
+    let head = String::from_utf8_lossy(&head[..read]).to_lowercase();
+    head.contains("upgrade: websocket")
+}
+
+async fn describe(mut stream: TcpStream, document: Document, flooded: &AtomicU64) -> Result<()> {
+    let (status, header) = match document {
+        Document::Absent => ("404 Not Found", "content-length: 0".to_owned()),
+        Document::Hanging => std::future::pending().await,
+        Document::Endless => ("200 OK", "content-type: application/nostr+json".to_owned()),
+        Document::Moved(to) => ("302 Found", format!("content-length: 0\r\nlocation: {to}")),
+    };
+    let head = format!("HTTP/1.1 {status}\r\n{header}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    while status == "200 OK" {
+        stream.write_all(&[b' '; 4096]).await?;
+        flooded.fetch_add(4096, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
 async fn serve(
     stream: TcpStream,
     behaviour: &Behaviour,
@@ -120,15 +180,6 @@ async fn serve(
     connected: &Mutex<Vec<Instant>>,
     flooded: &AtomicU64,
 ) -> Result<()> {
-    let mut head = [0; 2048];
-    let read = stream.peek(&mut head).await?;
-    let head = String::from_utf8_lossy(&head[..read]).to_lowercase();
-    if !head.contains("upgrade: websocket") {
-        let mut stream = stream;
-        let answer = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-        stream.write_all(answer).await?;
-        return Ok(());
-    }
     let mut socket = tokio_tungstenite::accept_async(stream).await?;
     connected.lock().push(Instant::now());
     let script = match behaviour {

@@ -36,11 +36,17 @@ pub struct SingleNode {
 impl Cluster {
     /// Has the log begin with all that a single node has, which nobody may change meanwhile. Done again
     /// after it was cut short, it leads to the same; it fails if the log has begun with something else.
-    pub async fn adopt(&self, packs: &PackStore, node: &SingleNode) -> Result<Tip, SnapshotError> {
+    /// `on_stored` is told the bytes of each pack.
+    pub async fn adopt(
+        &self,
+        packs: &PackStore,
+        node: &SingleNode,
+        mut on_stored: impl FnMut(u64) + Send + 'static,
+    ) -> Result<Tip, SnapshotError> {
         let (reading, store) = (node.clone(), packs.clone());
-        let writing = node
-            .group
-            .spawn_blocking("cluster.snapshot", move || write(&reading, &store));
+        let writing = node.group.spawn_blocking("cluster.snapshot", move || {
+            write(&reading, &store, &mut on_stored)
+        });
         let (tip, state) = writing.await.map_err(|_| SnapshotError::Stopped)??;
         let path = node.directory.join(WRITTEN);
         let stored = packs.put(&path, BEFORE_ALL).await?;
@@ -96,19 +102,27 @@ impl Cluster {
 }
 
 /// Writes the snapshot of a single node and stores its packs. Blocks.
-fn write(node: &SingleNode, packs: &PackStore) -> Result<(Tip, LoggedState), SnapshotError> {
+fn write(
+    node: &SingleNode,
+    packs: &PackStore,
+    on_stored: &mut dyn FnMut(u64),
+) -> Result<(Tip, LoggedState), SnapshotError> {
     let runtime = Handle::current();
-    let store_pack = |files: Vec<PathBuf>| -> io::Result<Vec<PackFile>> {
+    let mut store_pack = |files: Vec<PathBuf>| -> io::Result<Vec<PackFile>> {
         let storing = async {
             let mut stored = Vec::new();
             for file in &files {
-                stored.push(packs.put(file, BEFORE_ALL).await?);
+                let file = packs.put(file, BEFORE_ALL).await?;
+                if file.extension == "pack" {
+                    on_stored(file.size_bytes);
+                }
+                stored.push(file);
             }
             Ok::<_, io::Error>(stored)
         };
         runtime.block_on(storing)
     };
-    let state = node.repositories.logged_state(&store_pack)?;
+    let state = node.repositories.logged_state(&mut store_pack)?;
     let mut digest = Digest::default();
     each_piece(&state, &node.store, &mut |kind, piece| {
         digest.add(kind, piece);

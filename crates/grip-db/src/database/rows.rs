@@ -27,7 +27,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Db, file, migrations, server::pool::ConnectionPool, transfer::SEEDED};
+use super::{Db, OnProgress, file, migrations, server::pool::ConnectionPool, transfer::SEEDED};
 use crate::DbError;
 
 const SCHEMA: &str = "schema";
@@ -204,7 +204,12 @@ async fn write_table(
 impl Db {
     /// Makes a file of the rows in a directory, where none is yet, with the schema that they were written
     /// with; says how many rows there are. Half of a file is worth nothing: it is made without a journal.
-    pub async fn import_rows(directory: &Path, path: &Path) -> Result<u64, RowsError> {
+    /// `on_progress` is told bytes of the directory.
+    pub async fn import_rows(
+        directory: &Path,
+        path: &Path,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<u64, RowsError> {
         let schema = schema(&directory.join(SCHEMA)).await?;
         let migrator = migrations::sqlite();
         if migrator.iter().map(|it| it.version).max() < Some(schema) {
@@ -217,9 +222,15 @@ impl Db {
         let migrated = migrator.run_direct(Some(schema), &mut link, false).await;
         migrated.map_err(RowsError::Migration)?;
         run(&mut link, "BEGIN".to_owned(), None).await?;
-        let mut imported = 0;
-        for table in files(directory).await? {
-            imported += read_table(&mut link, directory, &table).await?;
+        let files = files(directory).await?;
+        let total = files.iter().map(|file| file.bytes).sum();
+        let (mut imported, mut done) = (0, 0);
+        for file in files {
+            let mut on_bytes = |bytes| {
+                done += bytes;
+                on_progress(done, total);
+            };
+            imported += read_table(&mut link, &file, &mut on_bytes).await?;
         }
         run(&mut link, "COMMIT".to_owned(), None).await?;
         link.close().await.map_err(DbError::of_file)?;
@@ -234,47 +245,60 @@ async fn schema(path: &Path) -> Result<i64, RowsError> {
     number.map_err(|_| RowsError::NoSchema(path.to_owned()))
 }
 
-/// The tables of which there are rows.
-async fn files(directory: &Path) -> Result<Vec<String>, RowsError> {
+/// A file of rows.
+struct RowsFile {
+    table: String,
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// The files of the tables of which there are rows.
+async fn files(directory: &Path) -> Result<Vec<RowsFile>, RowsError> {
     let failed = |source| file_error(directory, source);
     let mut entries = fs::read_dir(directory).await.map_err(failed)?;
-    let mut tables = Vec::new();
+    let mut files = Vec::new();
     while let Some(entry) = entries.next_entry().await.map_err(failed)? {
         let path = entry.path();
         if path.extension().is_some_and(|it| it == EXTENSION)
             && let Some(table) = path.file_stem().and_then(|it| it.to_str())
         {
-            tables.push(table.to_owned());
+            files.push(RowsFile {
+                table: table.to_owned(),
+                bytes: entry.metadata().await.map_err(failed)?.len(),
+                path,
+            });
         }
     }
-    tables.sort();
-    Ok(tables)
+    files.sort_by(|one, other| one.table.cmp(&other.table));
+    Ok(files)
 }
 
 async fn read_table(
     link: &mut SqliteConnection,
-    directory: &Path,
-    table: &str,
+    file: &RowsFile,
+    on_bytes: &mut (dyn FnMut(u64) + Send),
 ) -> Result<u64, RowsError> {
-    let path = directory.join(table).with_extension(EXTENSION);
-    let failed = |source| file_error(&path, source);
+    let RowsFile { table, path, .. } = file;
+    let failed = |source| file_error(path, source);
     let put = insert(link, table).await?;
-    if SEEDED.contains(&table) {
+    if SEEDED.contains(&table.as_str()) {
         run(link, format!("DELETE FROM \"{table}\""), None).await?;
     }
-    let opened = File::open(&path).await.map_err(failed)?;
+    let opened = File::open(path).await.map_err(failed)?;
     let mut lines = BufReader::new(opened).lines();
-    let (mut page, mut read) = (Page::default(), 0);
+    let (mut page, mut read, mut bytes) = (Page::default(), 0, 0);
     loop {
         let line = lines.next_line().await.map_err(failed)?;
         let is_last = line.is_none();
         read += u64::from(!is_last);
+        bytes += line.as_ref().map_or(0, |line| line.len() as u64 + 1);
         let full = match line {
             Some(line) => page.push(&line),
             None => page.take(),
         };
         if let Some(rows) = full {
             run(link, put.clone(), Some(rows)).await?;
+            on_bytes(std::mem::take(&mut bytes));
         }
         if is_last {
             return Ok(read);

@@ -3,7 +3,7 @@
 use futures_util::TryStreamExt as _;
 use sqlx::{AssertSqlSafe, PgConnection, SqlitePool};
 
-use super::{Db, Pool, rows::Page};
+use super::{Db, OnProgress, Pool, rows::Page};
 use crate::DbError;
 
 /// Tables that migrations put something into: what the file has takes its place.
@@ -39,8 +39,13 @@ impl Db {
     }
 
     /// Copies the rows of a file into this server in one transaction: those of a node under the name `node`
-    /// unless it has some here, those that nodes share unless there are any.
-    pub async fn take_missing_rows(&self, file: &Db, node: &str) -> Result<RowsTaken, DbError> {
+    /// unless it has some here, those that nodes share unless there are any. `on_progress` is told rows.
+    pub async fn take_missing_rows(
+        &self,
+        file: &Db,
+        node: &str,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<RowsTaken, DbError> {
         let (Pool::Sqlite(from), Pool::Postgres(to)) = (&file.inner.pool, &self.inner.pool) else {
             return Ok(RowsTaken::default());
         };
@@ -58,25 +63,50 @@ impl Db {
         let mut to = to.acquire().await?;
         let begun = sqlx::raw_sql("BEGIN").execute(to.link()).await;
         begun.map_err(DbError::of_server)?;
-        let own = take_unless_there(from, to.link(), &of_nodes, node, Some(node)).await?;
-        let shared = take_unless_there(from, to.link(), &of_all, node, None).await?;
+        let is_new = !have_rows(to.link(), &of_nodes, Some(node)).await?;
+        let is_first = !have_rows(to.link(), &of_all, None).await?;
+        let of_nodes = if is_new { of_nodes } else { Vec::new() };
+        let of_all = if is_first { of_all } else { Vec::new() };
+        let mut transfer = Transfer {
+            total: count(from, of_nodes.iter().chain(&of_all)).await?,
+            taken: 0,
+            from,
+            node,
+            on_progress,
+        };
+        let own = transfer.take(to.link(), &of_nodes).await?;
+        let shared = transfer.take(to.link(), &of_all).await?;
         let committed = sqlx::raw_sql("COMMIT").execute(to.link()).await;
         committed.map_err(DbError::of_server)?;
         to.release();
-        Ok(RowsTaken { own, shared })
+        Ok(RowsTaken {
+            own: is_new.then_some(own),
+            shared: is_first.then_some(shared),
+        })
     }
 
     /// Copies all rows of a file into this server, those of a node under the name `node`, and says how
-    /// many. Rows that are there stay: what was cut short is gone on with by the next call.
-    pub async fn take_rows(&self, file: &Db, node: &str) -> Result<u64, DbError> {
+    /// many. Rows that are there stay: what was cut short is gone on with by the next call. `on_progress`
+    /// is told rows.
+    pub async fn take_rows(
+        &self,
+        file: &Db,
+        node: &str,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<u64, DbError> {
         let (Pool::Sqlite(from), Pool::Postgres(to)) = (&file.inner.pool, &self.inner.pool) else {
             return Ok(0);
         };
+        let tables = tables(from).await?;
+        let mut transfer = Transfer {
+            total: count(from, &tables).await?,
+            taken: 0,
+            from,
+            node,
+            on_progress,
+        };
         let mut to = to.acquire().await?;
-        let mut taken = 0;
-        for table in tables(from).await? {
-            taken += take_table(from, to.link(), &table, node).await?;
-        }
+        let taken = transfer.take(to.link(), &tables).await?;
         to.release();
         Ok(taken)
     }
@@ -128,76 +158,104 @@ async fn has_rows(to: &mut PgConnection, table: &str, node: Option<&str>) -> Res
     question.fetch_one(to).await.map_err(DbError::of_server)
 }
 
-/// Takes these tables if none of them has rows yet, of one node or at all.
-async fn take_unless_there(
-    from: &SqlitePool,
+/// Whether one of these tables has rows, of one node or at all.
+async fn have_rows(
     to: &mut PgConnection,
     tables: &[String],
-    node: &str,
-    of_node: Option<&str>,
-) -> Result<Option<u64>, DbError> {
+    node: Option<&str>,
+) -> Result<bool, DbError> {
     for table in tables {
-        if has_rows(to, table, of_node).await? {
-            return Ok(None);
+        if has_rows(to, table, node).await? {
+            return Ok(true);
         }
     }
-    let mut taken = 0;
-    for table in tables {
-        taken += take_table(from, to, table, node).await?;
-    }
-    Ok(Some(taken))
+    Ok(false)
 }
 
-async fn take_table(
+async fn count(
     from: &SqlitePool,
-    to: &mut PgConnection,
-    table: &str,
-    node: &str,
+    tables: impl IntoIterator<Item = &String>,
 ) -> Result<u64, DbError> {
-    let columns = columns(from, table).await?;
-    let quoted: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
-    let quoted = quoted.join(", ");
-    let pairs = columns.iter().map(|name| match name.as_str() {
-        "node" => "'node', $1".to_owned(),
-        name => format!("'{name}', \"{name}\""),
-    });
-    let pairs = pairs.collect::<Vec<_>>().join(", ");
-    let read = format!("SELECT json_object({pairs}) FROM \"{table}\"");
-    let put = format!(
-        "INSERT INTO \"{table}\" ({quoted}) OVERRIDING SYSTEM VALUE \
-         SELECT {quoted} FROM jsonb_populate_recordset(NULL::\"{table}\", $1::jsonb) \
-         ON CONFLICT DO NOTHING"
-    );
-    if SEEDED.contains(&table) {
-        let clear = AssertSqlSafe(format!("DELETE FROM \"{table}\""));
-        let cleared = sqlx::query(clear).execute(&mut *to).await;
-        cleared.map_err(DbError::of_server)?;
+    let mut total = 0;
+    for table in tables {
+        let text = AssertSqlSafe(format!("SELECT count(*) FROM \"{table}\""));
+        let rows: i64 = sqlx::query_scalar(text)
+            .fetch_one(from)
+            .await
+            .map_err(DbError::of_file)?;
+        total += rows.unsigned_abs();
     }
-    let mut reading = sqlx::query_scalar(AssertSqlSafe(read));
-    if columns.iter().any(|column| column == "node") {
-        reading = reading.bind(node);
-    }
-    let mut rows = reading.fetch(from);
-    let (mut page, mut taken) = (Page::default(), 0);
-    loop {
-        let row: Option<String> = rows.try_next().await.map_err(DbError::of_file)?;
-        let is_last = row.is_none();
-        taken += u64::from(!is_last);
-        let full = match row {
-            Some(row) => page.push(&row),
-            None => page.take(),
-        };
-        if let Some(rows) = full {
-            let putting = sqlx::query(AssertSqlSafe(put.clone())).bind(rows);
-            let done = putting.execute(&mut *to).await;
-            done.map_err(DbError::of_server)?;
+    Ok(total)
+}
+
+/// Rows of a file on their way, and how many of them have arrived.
+struct Transfer<'a> {
+    from: &'a SqlitePool,
+    /// The name under which a node has its rows.
+    node: &'a str,
+    taken: u64,
+    total: u64,
+    on_progress: &'a mut OnProgress<'a>,
+}
+
+impl Transfer<'_> {
+    /// Takes all rows of these tables, and says how many.
+    async fn take(&mut self, to: &mut PgConnection, tables: &[String]) -> Result<u64, DbError> {
+        let before = self.taken;
+        for table in tables {
+            self.take_table(to, table).await?;
         }
-        if is_last {
-            break;
-        }
+        Ok(self.taken - before)
     }
-    count_on(to, table, &columns).await?;
-    Ok(taken)
+
+    async fn take_table(&mut self, to: &mut PgConnection, table: &str) -> Result<(), DbError> {
+        let from = self.from;
+        let columns = columns(from, table).await?;
+        let quoted: Vec<String> = columns.iter().map(|name| format!("\"{name}\"")).collect();
+        let quoted = quoted.join(", ");
+        let pairs = columns.iter().map(|name| match name.as_str() {
+            "node" => "'node', $1".to_owned(),
+            name => format!("'{name}', \"{name}\""),
+        });
+        let pairs = pairs.collect::<Vec<_>>().join(", ");
+        let read = format!("SELECT json_object({pairs}) FROM \"{table}\"");
+        let put = format!(
+            "INSERT INTO \"{table}\" ({quoted}) OVERRIDING SYSTEM VALUE \
+             SELECT {quoted} FROM jsonb_populate_recordset(NULL::\"{table}\", $1::jsonb) \
+             ON CONFLICT DO NOTHING"
+        );
+        if SEEDED.contains(&table) {
+            let clear = AssertSqlSafe(format!("DELETE FROM \"{table}\""));
+            let cleared = sqlx::query(clear).execute(&mut *to).await;
+            cleared.map_err(DbError::of_server)?;
+        }
+        let mut reading = sqlx::query_scalar(AssertSqlSafe(read));
+        if columns.iter().any(|column| column == "node") {
+            reading = reading.bind(self.node);
+        }
+        let mut rows = reading.fetch(from);
+        let (mut page, mut seen) = (Page::default(), self.taken);
+        loop {
+            let row: Option<String> = rows.try_next().await.map_err(DbError::of_file)?;
+            let is_last = row.is_none();
+            seen += u64::from(!is_last);
+            let full = match row {
+                Some(row) => page.push(&row),
+                None => page.take(),
+            };
+            if let Some(rows) = full {
+                let putting = sqlx::query(AssertSqlSafe(put.clone())).bind(rows);
+                let done = putting.execute(&mut *to).await;
+                done.map_err(DbError::of_server)?;
+                self.taken = seen;
+                (self.on_progress)(self.taken, self.total);
+            }
+            if is_last {
+                break;
+            }
+        }
+        count_on(to, table, &columns).await
+    }
 }
 
 /// Has numbers that the server gives out begin after those that were taken.

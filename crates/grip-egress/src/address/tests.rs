@@ -13,9 +13,8 @@ fn refused(rules: &Rules, address: &str) -> Option<Special> {
     rules.refuse(&host, address.parse().unwrap())
 }
 
-/// G02-53
 #[test]
-fn every_special_ipv4_block_is_refused_from_its_first_to_its_last_address() {
+fn g02_53_every_special_ipv4_block_is_refused_from_its_first_to_its_last_address() {
     for (first, last, special) in [
         ("0.0.0.1", "0.255.255.255", Special::Reserved),
         ("10.0.0.0", "10.255.255.255", Special::Private),
@@ -53,9 +52,8 @@ fn the_neighbours_of_special_blocks_are_public() {
     }
 }
 
-/// G02-53
 #[test]
-fn special_ipv6_addresses_are_refused() {
+fn g02_53_special_ipv6_addresses_are_refused() {
     for (address, special) in [
         ("::", Special::Unspecified),
         ("::1", Special::Loopback),
@@ -93,9 +91,8 @@ fn metadata_addresses_of_clouds_are_refused() {
     }
 }
 
-/// G02-53
 #[test]
-fn an_ipv4_address_inside_an_ipv6_address_decides() {
+fn g02_53_an_ipv4_address_inside_an_ipv6_address_decides() {
     for (address, special) in [
         ("::ffff:127.0.0.1", Some(Special::Loopback)),
         ("::ffff:10.1.2.3", Some(Special::Private)),
@@ -116,9 +113,8 @@ fn an_ipv4_address_inside_an_ipv6_address_decides() {
     }
 }
 
-/// G02-55
 #[test]
-fn an_operator_may_allow_all_but_what_is_no_host() {
+fn g02_55_an_operator_may_allow_all_but_what_is_no_host() {
     let addresses = "
         127.0.0.1 10.0.0.1 169.254.169.254 192.0.2.1 100.64.0.1 ::1 fd00::1 fe80::1
         ::ffff:127.0.0.1 2001:db8::1";

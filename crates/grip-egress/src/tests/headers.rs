@@ -7,9 +7,8 @@ use super::{
     support::{SHORT, Setup, client, get, in_full},
 };
 
-/// G02-54
 #[tokio::test]
-async fn neither_credentials_nor_traces_are_sent_on_any_hop() {
+async fn g02_54_neither_credentials_nor_traces_are_sent_on_any_hop() {
     let end = Host::on(OTHER_PUBLIC, |_| fine("ok")).await;
     let place = end.url("/end").to_string();
     let start = Host::on(PUBLIC, move |seen| match seen.uri.path() {

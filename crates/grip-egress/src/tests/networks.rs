@@ -59,7 +59,7 @@ async fn a_connection_serves_one_request_where_networks_are_counted() {
 
 /// G02-54: no second resolution between the check and the connection.
 #[tokio::test]
-async fn the_address_that_was_counted_is_the_one_that_is_asked() {
+async fn g02_54_the_address_that_was_counted_is_the_one_that_is_asked() {
     let (inside, outside) = Host::pair(|_| fine("inside"), |_| fine("outside")).await;
     let client = counting().build();
     // The second answer would lead elsewhere, if there were a second lookup.

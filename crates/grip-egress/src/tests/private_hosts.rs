@@ -8,9 +8,8 @@ use super::{
 };
 use crate::{EgressError, Forbidden};
 
-/// G02-55
 #[tokio::test]
-async fn a_named_host_is_reached_inside_and_no_other_is() {
+async fn g02_55_a_named_host_is_reached_inside_and_no_other_is() {
     let inside = Host::on(PRIVATE, |_| fine("api")).await;
     let client = Setup::default().private("ghe.corp").build();
     for name in ["ghe.corp", "other.corp", "x.ghe.corp"] {

@@ -35,9 +35,14 @@ impl Repositories {
     }
 
     /// Fetches every pack and forgets where it came from: from now on this copy is alone. Blocks.
-    pub fn leave_cache(&self) -> io::Result<()> {
+    /// `on_progress` is told of how many identifiers the packs are here, of how many they have to be fetched.
+    pub fn leave_cache(&self, mut on_progress: impl FnMut(usize, usize)) -> io::Result<()> {
         let packs = &self.inner.packs;
-        self.cold().iter().try_for_each(|of| packs.warm(of))?;
+        let cold = self.cold();
+        for (before, identifier) in cold.iter().enumerate() {
+            packs.warm(identifier)?;
+            on_progress(before + 1, cold.len());
+        }
         let stores = self.stores()?;
         stores.iter().try_for_each(|of| packs.forget_stored(of))
     }

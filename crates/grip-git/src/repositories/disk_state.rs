@@ -10,12 +10,12 @@ use crate::{
 };
 
 /// Stores the files of a pack where every copy finds them.
-pub type StorePackFiles<'a> = dyn Fn(Vec<PathBuf>) -> io::Result<Vec<PackFile>> + 'a;
+pub type StorePackFiles<'a> = dyn FnMut(Vec<PathBuf>) -> io::Result<Vec<PackFile>> + 'a;
 
 impl Repositories {
     /// Reads everything and stores every pack; nobody may change anything meanwhile. Contributor
     /// repositories are refused: nobody replicates them.
-    pub fn logged_state(&self, store: &StorePackFiles<'_>) -> io::Result<LoggedState> {
+    pub fn logged_state(&self, store: &mut StorePackFiles<'_>) -> io::Result<LoggedState> {
         let inner = &self.inner;
         if inner.staged.has_contributors() {
             return Err(io::Error::other(

@@ -11,14 +11,20 @@ use super::{RepoError, Repositories};
 use crate::refs::{self, RefSnapshot, RefUpdateError};
 
 impl Repositories {
-    /// Hides `name`, with the time in unix milliseconds; nothing happens if it is not there.
-    pub fn hide_tip(&self, repo: &RepoAddr, name: &RefName, at: u64) -> Result<(), RefUpdateError> {
+    /// Hides `name`, with the time in unix milliseconds, and says where it was; nothing happens if it is not
+    /// there.
+    pub fn hide_tip(
+        &self,
+        repo: &RepoAddr,
+        name: &RefName,
+        at: u64,
+    ) -> Result<Option<Oid>, RefUpdateError> {
         let Some(tip) = self.refs(repo)?.get(name).map(|found| found.oid) else {
-            return Ok(());
+            return Ok(None);
         };
         let hidden = refs::hidden_name(name, at);
-        self.update_refs(repo, &moved(name, &hidden, tip), None)
-            .map(drop)
+        self.update_refs(repo, &moved(name, &hidden, tip), None)?;
+        Ok(Some(tip))
     }
 
     /// Shows `name` again where it was hidden; nothing happens if it is not.

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use grip_nostr::{Event, EventId, PublicKey, PullRequest, RepoAddr};
-use grip_types::RefName;
+use grip_types::{RefEdit, RefName};
 
 use crate::{
     admission::contributor_repositories,
     error::GraspError,
     grasp::{Core, now},
+    repositories::{ChangedBy, log_refs},
 };
 
 impl Core {
@@ -41,7 +42,17 @@ impl Core {
     async fn hide_tip(self: &Arc<Self>, addr: RepoAddr, event: EventId) -> Result<(), GraspError> {
         let hide = move |core: &Self| {
             let at = u64::try_from(now().get()).unwrap_or_default();
-            core.commit.hide_tip(&addr, &name_of(&event), at)
+            let name = name_of(&event);
+            let old = core.commit.hide_tip(&addr, &name, at)?;
+            if old.is_some() {
+                let edit = RefEdit {
+                    name,
+                    old,
+                    new: None,
+                };
+                log_refs(&addr, &[edit], None, &ChangedBy::Held(&event));
+            }
+            Ok(())
         };
         self.blocking("git.refs", hide).await?
     }
@@ -70,7 +81,16 @@ impl Core {
             });
             let ((), journalled) = noted.await?;
             journalled?;
-            let show = move |core: &Self| core.commit.show_tip(&addr, &name);
+            let show = move |core: &Self| {
+                core.commit.show_tip(&addr, &name)?;
+                let edit = RefEdit {
+                    name,
+                    old: None,
+                    new: Some(tip),
+                };
+                log_refs(&addr, &[edit], None, &ChangedBy::Returned(&id));
+                Ok::<_, GraspError>(())
+            };
             self.blocking("git.refs", show).await??;
         }
         Ok(())

@@ -47,9 +47,9 @@ impl People {
     }
 }
 
-/// G01-69, G01-71: what an announcement lists, whom it leads to and whether its author is active.
+/// What an announcement lists, whom it leads to and whether its author is active (G01-69, G01-71) come with them.
 #[test]
-fn g01_72_to_75_the_worked_cases_come_out_as_in_the_table() {
+fn g01_69_to_75_the_worked_cases_come_out_as_in_the_table() {
     for case in ROLE_CASES {
         let (number, people) = (case.number, People::new());
         let all: Vec<Announcement> = case

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use grip_nostr::{Event, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tracing::Instrument as _;
 
 use super::Connection;
 use crate::{
@@ -198,7 +199,9 @@ async fn judge(connection: &Connection, run: Run) {
 async fn settle(connection: &Connection, event: Event, taken: Option<TakenBytes>) {
     let id = event.id.to_hex();
     let (shared, policy) = (&connection.shared, &connection.policy);
-    let answer = admit::settle(shared, policy, event, taken, connection.source).await;
+    let settling = admit::settle(shared, policy, event, taken, connection.source);
+    let span = tracing::info_span!("client", from = %connection.ip);
+    let answer = settling.instrument(span).await;
     let ok = reply::ok(&id, answer.accepted, &answer.message);
     connection.send_queue.answer([ok]);
 }

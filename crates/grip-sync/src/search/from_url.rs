@@ -7,6 +7,7 @@ use grip_limits::Permit;
 use grip_purgatory::SyncContext;
 use grip_types::Identifier;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::UrlOutcome;
 use crate::{
@@ -92,7 +93,8 @@ async fn arrived<C: SyncContext, F: Fetch>(
             .counters
             .oids_fetched
             .fetch_add(oids as u64, Relaxed);
-        let released = release(engine, identifier).await;
+        let span = tracing::info_span!("fetched", from = %url);
+        let released = release(engine, identifier).instrument(span).await;
         tracing::info!(%identifier, %url, oids, released, "fetched objects");
     }
     UrlOutcome {

@@ -132,9 +132,8 @@ async fn an_answer_that_breaks_off_leaves_nothing_behind() -> Result<()> {
     Ok(())
 }
 
-/// G02-60
 #[tokio::test]
-async fn a_flood_is_cut_at_the_largest_pack() -> Result<()> {
+async fn g02_60_a_flood_is_cut_at_the_largest_pack() -> Result<()> {
     let (host, url, tip, _tree) = host_with_commit().await?;
     host.behave(Behaviour::Endless);
     let mut settings = Settings::default();

@@ -10,9 +10,8 @@ use grip_types::{RefEdit, RefName, RepoAddr};
 
 use crate::support::*;
 
-/// G02-57
 #[tokio::test]
-async fn all_wants_come_with_one_request() -> Result<()> {
+async fn g02_57_all_wants_come_with_one_request() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;
     let inner = tree.tip("HEAD")?;
@@ -60,9 +59,8 @@ async fn what_is_here_is_not_sent_again() -> Result<()> {
     Ok(())
 }
 
-/// G02-57
 #[tokio::test]
-async fn a_partial_host_is_asked_for_what_its_refs_show() -> Result<()> {
+async fn g02_57_a_partial_host_is_asked_for_what_its_refs_show() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;
     let main = tree.tip("HEAD")?;
@@ -111,7 +109,7 @@ async fn made_up_tips_do_not_hold_up_a_state_that_the_host_has_moved_on_from() -
 
 /// G02-59: another advertisement than before clears what was missed.
 #[tokio::test]
-async fn a_late_push_to_a_partial_host_is_seen_in_its_refs() -> Result<()> {
+async fn g02_59_a_late_push_to_a_partial_host_is_seen_in_its_refs() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;
     let url = host.host(&tree, "x.git")?;
@@ -178,9 +176,8 @@ async fn our_own_service_is_never_asked() -> Result<()> {
     Ok(())
 }
 
-/// G02-60
 #[tokio::test]
-async fn only_what_is_wanted_is_kept() -> Result<()> {
+async fn g02_60_only_what_is_wanted_is_kept() -> Result<()> {
     let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;
     let wanted = tree.tip("HEAD")?;

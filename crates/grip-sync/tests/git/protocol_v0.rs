@@ -32,9 +32,8 @@ async fn an_old_host_is_found_out_and_asked_for_its_tips() -> Result<()> {
     Ok(())
 }
 
-/// G02-9
 #[tokio::test]
-async fn heads_and_tags_are_fetched_where_ids_are_not_served() -> Result<()> {
+async fn g02_9_heads_and_tags_are_fetched_where_ids_are_not_served() -> Result<()> {
     let host = RemoteHost::speaking("127.0.0.2", Speaks::V0).await?;
     let tree = WorkTree::with_commit()?;
     let inner = tree.tip("HEAD")?;

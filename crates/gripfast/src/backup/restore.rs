@@ -132,7 +132,10 @@ impl Target {
     async fn import_rows(&self) -> anyhow::Result<()> {
         let half = self.beside_database(".half");
         remove_file(&half)?;
-        let imported = Db::import_rows(&self.rows(), &half).await;
+        let mut progress = Progress::bytes("read rows", 0);
+        let on_progress = &mut |done, total| progress.set(done, total);
+        let imported = Db::import_rows(&self.rows(), &half, on_progress).await;
+        progress.finish();
         imported.context("cannot read the rows of the database")?;
         Ok(fs::rename(half, &self.database)?)
     }
@@ -148,7 +151,10 @@ impl Target {
         };
         let file = Db::open(&self.database).await;
         let file = file.context("the database cannot be opened")?;
-        let taken = server.take_missing_rows(&file, &node).await;
+        let mut progress = Progress::items("restore rows", 0);
+        let on_progress = &mut |done, total| progress.set(done, total);
+        let taken = server.take_missing_rows(&file, &node, on_progress).await;
+        progress.finish();
         file.close().await;
         let taken = taken.context("cannot bring rows into the database (database_url)")?;
         grip_tasks::fault::point("restore.rows_taken");
@@ -336,6 +342,7 @@ async fn check(target: &Target, full: bool) -> anyhow::Result<(usize, u64)> {
     let all = repositories
         .list()
         .context("the repositories cannot be listed")?;
+    let mut progress = Progress::items("check repositories", all.len() as u64);
     for repo in &all {
         let refs = repositories.refs(repo)?;
         // Those of pull requests may rest on packs of the repository alone.
@@ -351,7 +358,9 @@ async fn check(target: &Target, full: bool) -> anyhow::Result<(usize, u64)> {
                 bail!("git fsck finds fault with {repo}: {}", fsck.report.trim());
             }
         }
+        progress.add(1);
     }
+    progress.finish();
     let events = store
         .stats()
         .context("the event store cannot be read")?

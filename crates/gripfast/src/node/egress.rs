@@ -7,6 +7,7 @@ use grip_limits::{Limits, RedisOptions, Throttle};
 use grip_tasks::TaskGroup;
 use grip_types::{Domain, Service};
 
+use super::follow;
 use crate::config::{Settings, options::Sync, service_at};
 
 /// What the limits of a host count over.
@@ -17,7 +18,10 @@ pub(super) async fn throttle(settings: &Settings, books: &TaskGroup) -> anyhow::
     let sync = &settings.sync;
     let hosts = settings.github_hosts();
     let mut options = limits(sync);
-    options.configured = hosts.iter().filter_map(|it| Domain::of(&it.api)).collect();
+    let of_github = hosts.iter().filter_map(|it| Domain::of(&it.api));
+    options.configured = of_github
+        .chain(follow::configured_hosts(settings))
+        .collect();
     // Where nobody is asked, nobody has to be reached to count.
     let asks = sync.sync_enabled || !hosts.is_empty();
     let Some(url) = sync.redis_url.as_ref().filter(|_| asks) else {

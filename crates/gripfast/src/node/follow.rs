@@ -20,10 +20,7 @@ pub(super) fn start(
 ) -> anyhow::Result<Follow> {
     let options = options(base.settings, relay);
     // What the operator configured may be inside of his network; what events name may not.
-    let plus = options.plus.iter();
-    let plus = plus.flat_map(|plus| plus.index_relays.iter().chain(&plus.fallback_relays));
-    let hosts = options.bootstrap.iter().chain(plus);
-    let hosts = hosts.filter_map(|relay| Domain::of(&relay.url())).collect();
+    let hosts = configured_hosts(base.settings);
     let set_up = "cannot set up connections to relays";
     Ok(Follow::start(Parts {
         relay: relay.clone(),
@@ -39,6 +36,17 @@ pub(super) fn start(
         remote_refs,
         group: base.front.child("follow"),
     }))
+}
+
+/// The hosts of the relays that the operator configured.
+pub(super) fn configured_hosts(settings: &Settings) -> Vec<Domain> {
+    let plus = plus(settings);
+    let plus = plus.iter();
+    let plus = plus.flat_map(|plus| plus.index_relays.iter().chain(&plus.fallback_relays));
+    let relays = settings.sync.sync_bootstrap_relay_url.iter().chain(plus);
+    relays
+        .filter_map(|relay| Domain::of(&relay.url()))
+        .collect()
 }
 
 fn options(settings: &Settings, relay: &Relay) -> Options {

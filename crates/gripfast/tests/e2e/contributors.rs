@@ -614,7 +614,7 @@ async fn what_waits_below_prs_is_explained_and_listed() -> Result<()> {
 
 /// G06-24: hosting for everybody and private mode do not go together.
 #[tokio::test]
-async fn private_mode_and_contributors_refuse_to_start() -> Result<()> {
+async fn g06_24_private_mode_and_contributors_refuse_to_start() -> Result<()> {
     let mut node = Node::prepare(BINARY, &[ON, ("NGIT_PRIVATE_MODE", "true")])?;
     node.spawn()?;
     let status = node.wait().await?;

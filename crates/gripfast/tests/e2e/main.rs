@@ -28,3 +28,5 @@ mod watch;
 
 /// The node that all of them start.
 const BINARY: &str = env!("CARGO_BIN_EXE_gripfast");
+/// A fault under which a command that is piped prints how far it is at every step, and not now and then.
+const EVERY_LINE: &str = "progress.pause!";

@@ -45,7 +45,7 @@ async fn a_clock_that_was_set_back_confirms_nothing() {
 /// G02-28: what a relay sends beyond its share of bytes is asked for again after a pause that grows, and until
 /// then nothing counts.
 #[tokio::test(start_paused = true)]
-async fn a_relay_that_is_over_its_share_is_paused_and_confirms_nothing() {
+async fn g02_28_a_relay_that_is_over_its_share_is_paused_and_confirms_nothing() {
     let mut scene = Scene::new(one(Class::States));
     for pause in [65, 130] {
         let (name, _) = scene.requests().remove(0);

@@ -95,7 +95,7 @@ proptest! {
 
     /// G02-32, G02-34: nothing that a relay names makes state, and no number in its words counts.
     #[test]
-    fn a_session_keeps_its_bounds_whatever_a_relay_says(
+    fn g02_32_34_a_session_keeps_its_bounds_whatever_a_relay_says(
         acts in prop::collection::vec(act(), 0..120),
         nip77: bool,
     ) {

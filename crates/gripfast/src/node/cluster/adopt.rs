@@ -14,7 +14,7 @@ use grip_tasks::TaskGroup;
 use serde::Serialize;
 
 use super::{enter, keys, open};
-use crate::{backup, config::Settings, node::DirLock};
+use crate::{backup, commands::progress::Progress, config::Settings, node::DirLock};
 
 /// The database of a node that serves alone.
 const FILE: &str = "gripfast.sqlite";
@@ -53,11 +53,13 @@ pub(crate) async fn adopt(settings: &Settings) -> anyhow::Result<Adopted> {
     let rows = take_rows(settings, &cluster).await?;
     let group = TaskGroup::new("adopt");
     let (store, repositories) = open(settings, &group, None, None).await?;
+    let all = repositories.list().context("cannot list what is here")?;
+    let stores = repositories.stores().context("cannot list what is here")?;
+    let shared = stores.iter().map(|of| repositories.object_bytes(of));
+    let staged = all.iter().map(|repo| repositories.staged_bytes(repo));
+    let mut progress = Progress::bytes("packs", shared.chain(staged).sum());
     let adopted = Adopted {
-        repositories: repositories
-            .list()
-            .context("cannot list what is here")?
-            .len(),
+        repositories: all.len(),
         events: store.stats()?.events,
         rows,
     };
@@ -67,7 +69,8 @@ pub(crate) async fn adopt(settings: &Settings) -> anyhow::Result<Adopted> {
         directory: data_dir.clone(),
         group,
     };
-    let tip = cluster.adopt(&packs, &node).await;
+    let storing = cluster.adopt(&packs, &node, move |bytes| progress.add(bytes));
+    let tip = storing.await;
     let tip = tip.context("cannot make what is here the cluster's")?;
     position.write(&tip)?;
     cluster.db().close().await;
@@ -89,7 +92,10 @@ async fn take_rows(settings: &Settings, cluster: &Cluster) -> anyhow::Result<u64
         bail!("the database holds something of another node: use an empty one (database_url)");
     }
     cluster.keep_key(ADOPTING, &cluster.member().node).await?;
-    let taken = cluster.db().take_rows(&file, name).await;
+    let mut progress = Progress::items("rows", 0);
+    let on_progress = &mut |done, total| progress.set(done, total);
+    let taken = cluster.db().take_rows(&file, name, on_progress).await;
+    progress.finish();
     file.close().await;
     taken.context("cannot take the rows of the database over")
 }
@@ -126,7 +132,10 @@ pub(crate) async fn leave(settings: &Settings) -> anyhow::Result<()> {
 async fn fetch_all(settings: &Settings, packs: &PackStore) -> anyhow::Result<()> {
     let group = TaskGroup::new("leave");
     let (_, repositories) = open(settings, &group, None, Some(packs)).await?;
-    let fetching = group.spawn_blocking("cluster.packs", move || repositories.leave_cache());
+    let mut progress = Progress::items("identifiers", 0);
+    let fetching = group.spawn_blocking("cluster.packs", move || {
+        repositories.leave_cache(|done, total| progress.set(done as u64, total as u64))
+    });
     fetching.await?.context("cannot fetch all packs")
 }
 

@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use grip_testkit::{Author, LocalProject, Node, WorkTree, git};
+use grip_testkit::{Author, LocalProject, Node, WorkTree, git, http::must_contain, until_true};
 use nostr::prelude::Event;
 use serde_json::json;
 
-use super::scene::Cluster;
-use crate::BINARY;
+use super::scene::{Cluster, missing_packs};
+use crate::{BINARY, EVERY_LINE};
 
 /// What a node shows: refs of a project, ids of all events.
 async fn shown(
@@ -79,8 +79,9 @@ async fn a_node_alone_becomes_a_cluster_and_a_member_a_node_alone() -> Result<()
         let (is_done, said) = run(node, "adopt", Some(fault)).await?;
         ensure!(!is_done, "{fault} was not reached: {said}");
     }
-    let (is_done, said) = run(node, "adopt", None).await?;
+    let (is_done, said) = run(node, "adopt", Some(EVERY_LINE)).await?;
     ensure!(is_done && said.contains("first member"), "{said}");
+    must_contain(&said, &["\nrows: ", "\npacks: ", " left\n"]);
     let (is_done, said) = run(node, "adopt", None).await?;
     ensure!(
         !is_done && said.contains("member of the cluster already"),
@@ -123,6 +124,37 @@ async fn a_node_alone_becomes_a_cluster_and_a_member_a_node_alone() -> Result<()
     let pushed = local.tree.push(&local.url(&alone), &["+main"]).await?;
     ensure!(pushed.ok, "{pushed:?}");
     ensure!(alone.stop().await?.success());
+    Ok(())
+}
+
+/// What a member has evicted is on its disk again before it is alone, and it says how far that is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_leaves_fetches_what_is_not_on_its_disk() -> Result<()> {
+    let mut cluster = Cluster::start(0).await?;
+    cluster.cache_bytes = Some(1);
+    cluster.join().await?;
+    let projects = [LocalProject::new("ebb")?, LocalProject::new("flow")?];
+    for local in &projects {
+        cluster.publish(local, 0, 60).await?;
+    }
+    let mut node = cluster.nodes.remove(0);
+    let root = node.data_dir().join("git");
+    until_true("packs are evicted", || missing_packs(&root).len() == 2).await?;
+    ensure!(node.stop().await?.success());
+    let (is_done, said) = run(&node, "leave", Some(EVERY_LINE)).await?;
+    ensure!(is_done, "{said}");
+    must_contain(
+        &said,
+        &["identifiers: 1 of 2, ", "identifiers: 2 of 2, 0s left\n"],
+    );
+    ensure!(missing_packs(&root).is_empty());
+    node.remove_env("GRIPFAST_CLUSTER_PACKS");
+    node.set_env("GRIPFAST_NODE_NAME", "cluster");
+    node.launch().await?;
+    for local in &projects {
+        let clone = WorkTree::clone(&local.url(&node), &[]).await?;
+        ensure!(clone.tip("HEAD")? == local.tip);
+    }
     Ok(())
 }
 

@@ -17,7 +17,8 @@ async fn archive_of(upstream: &Node) -> Result<Node> {
 
 /// G05-1, G05-2, G05-5, G05-7, G05-8, G05-11
 #[tokio::test]
-async fn an_archive_mirrors_what_does_not_list_it_and_loses_no_tip_by_a_rewrite() -> Result<()> {
+async fn g05_1_2_an_archive_mirrors_what_does_not_list_it_and_loses_no_tip_by_a_rewrite()
+-> Result<()> {
     let upstream = node().await?;
     let mut archive = archive_of(&upstream).await?;
     let mut project = LocalProject::new("tides")?;

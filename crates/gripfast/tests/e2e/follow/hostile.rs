@@ -4,12 +4,20 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::{Result, ensure};
 use grip_testkit::{
-    Author, FakeRelay, LocalProject, Node, events::tag, until_ok, until_true, while_advancing,
+    Author, FakeRelay, LocalProject, Node,
+    events::tag,
+    fake_relay::{Document, honest},
+    until_ok, until_true, while_advancing,
 };
 use nostr::prelude::Event;
 use serde_json::{Value, json};
 
 use super::scene::{events_of, node, node_with, publish, push, relays, served, until_relay};
+
+/// Strangers who name relays, how many each of them, and how many are followed at most.
+const STRANGERS: usize = 5;
+const NAMED: usize = 8;
+const FOLLOWED: usize = 32;
 
 /// Has `node` serve a project that also names the relay `url`.
 async fn host_with(project: &LocalProject, node: &Node, url: &str) -> Result<()> {
@@ -28,7 +36,7 @@ async fn host_with_all(project: &LocalProject, node: &Node, urls: &[String]) -> 
     Ok(())
 }
 
-/// G02-42: that it has no document is no obstacle. G02-51: nothing is published to it.
+/// Nothing is published to it (G02-51).
 #[tokio::test]
 async fn g02_23_a_relay_without_nip77_is_read_by_pages() -> Result<()> {
     let node = node().await?;
@@ -65,6 +73,100 @@ async fn g02_23_a_relay_without_nip77_is_read_by_pages() -> Result<()> {
     Ok(())
 }
 
+/// A document that is absent, never comes, never ends or is elsewhere keeps nobody from following, and where it
+/// is said to be nobody looks.
+#[tokio::test]
+async fn g02_42_a_relay_is_followed_whatever_it_says_of_itself() -> Result<()> {
+    let node = node().await?;
+    let project = LocalProject::new("tides")?;
+    let elsewhere = FakeRelay::with_events("127.0.0.19", Vec::new()).await?;
+    let place = elsewhere.url().replace("ws://", "http://");
+    let documents = [
+        Document::Absent,
+        Document::Hanging,
+        Document::Endless,
+        Document::Moved(place),
+    ];
+    let (mut relays, mut issues) = (Vec::new(), Vec::new());
+    for (document, last) in documents.into_iter().zip(20..) {
+        let issue = Author::new().issue(&project.owner, "tides", &last.to_string());
+        let events = vec![json!(issue)];
+        let relay = FakeRelay::with_events(&format!("127.0.0.{last}"), events).await?;
+        relay.set_document(document);
+        relays.push(relay);
+        issues.push(issue);
+    }
+    let urls: Vec<String> = relays.iter().map(FakeRelay::url).collect();
+    host_with_all(&project, &node, &urls).await?;
+    for issue in &issues {
+        served(&node, issue).await?;
+    }
+    ensure!(relays.iter().all(|relay| relay.described() > 0));
+    ensure!(elsewhere.described() == 0, "a redirect was followed");
+    let read = relays[2].flooded_bytes();
+    ensure!(read < 32 << 20, "{read} bytes of a document were read");
+    Ok(())
+}
+
+/// Neither an address of this machine nor another port of the configured one is dialled because an event names
+/// it (G02-53); the configured one is.
+#[tokio::test]
+async fn g02_53_55_only_what_the_operator_configured_may_be_inside() -> Result<()> {
+    let configured = FakeRelay::with_events("127.0.0.24", Vec::new()).await?;
+    let beside = FakeRelay::with_events("127.0.0.24", Vec::new()).await?;
+    let inside = FakeRelay::with_events("127.0.0.25", Vec::new()).await?;
+    let node = node_with(&[
+        ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "false"),
+        ("NGIT_SYNC_BOOTSTRAP_RELAY_URL", &configured.url()),
+    ])
+    .await?;
+    let project = LocalProject::new("tides")?;
+    host_with_all(&project, &node, &[beside.url(), inside.url()]).await?;
+    // By then it was looked which relays are to be followed for it.
+    until_true("the configured relay is asked for it", || {
+        let heard = configured.heard();
+        heard
+            .iter()
+            .any(|message| message.to_string().contains("\"tides\""))
+    })
+    .await?;
+    for relay in [&beside, &inside] {
+        ensure!(relay.connected().is_empty() && relay.described() == 0);
+    }
+    let followed = relays(&node).await?;
+    let urls: Vec<&Value> = followed.iter().map(|relay| &relay["relay"]).collect();
+    ensure!(urls == [configured.url().as_str()], "{urls:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn g02_48_a_pause_outlives_a_restart() -> Result<()> {
+    let script = |message: &Value| match message[0].as_str() {
+        Some("REQ") if message[2]["limit"] == 0 => vec![json!(["EOSE", message[1]])],
+        Some("REQ") => vec![json!(["CLOSED", message[1], "rate-limited: slow down"])],
+        Some("NEG-OPEN") => vec![json!(["NEG-ERR", message[1], "rate-limited: slow down"])],
+        _ => Vec::new(),
+    };
+    let relay = FakeRelay::start("127.0.0.26", Arc::new(script)).await?;
+    let mut node = node().await?;
+    let project = LocalProject::new("tides")?;
+    host_with(&project, &node, &relay.url()).await?;
+    let is_paused = |relay: &Value| relay["health"] == "rate_limited";
+    until_relay(&node, "the relay has asked for patience", is_paused).await?;
+    ensure!(node.stop().await?.success());
+    let before = relay.heard().len();
+    node.launch().await?;
+    let is_live = |message: &Value| message[0] == "REQ" && message[2]["limit"] == 0;
+    until_true("live events are subscribed to", || {
+        relay.heard()[before..].iter().any(is_live)
+    })
+    .await?;
+    until_relay(&node, "the pause is not over", is_paused).await?;
+    let heard = &relay.heard()[before..];
+    ensure!(heard.iter().all(is_live), "{heard:?}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn g02_33_a_forged_copy_does_not_keep_out_the_real_event() -> Result<()> {
     let node = node().await?;
@@ -84,6 +186,58 @@ async fn g02_33_a_forged_copy_does_not_keep_out_the_real_event() -> Result<()> {
         !all.contains(&foreign.id.to_hex()),
         "a foreign event was taken"
     );
+    Ok(())
+}
+
+/// G02-55: what the operator configured is not one of those that events name. Strangers fill the table of
+/// relays, and none of theirs answers: some keep a dial waiting, some a history.
+#[tokio::test]
+async fn g02_49_relays_of_strangers_neither_displace_nor_delay_the_configured_one() -> Result<()> {
+    let mute = FakeRelay::mute("127.0.0.16").await?;
+    // Connections are taken by the system, and nobody ever reads from them.
+    let listener = tokio::net::TcpListener::bind("127.0.0.17:0").await?;
+    let hanging = format!("ws://{}", listener.local_addr()?);
+    let events: Arc<parking_lot::Mutex<Vec<Value>>> = Arc::default();
+    let known = Arc::clone(&events);
+    let script = move |message: &Value| honest(message, &known.lock());
+    // Its name comes after theirs in any order.
+    let configured = FakeRelay::start("127.0.0.18", Arc::new(script)).await?;
+    let mut node = node_with(&[
+        ("NGIT_SYNC_BOOTSTRAP_RELAY_URL", &configured.url()),
+        ("GRIPFAST_SYNC_MAX_RELAYS", &FOLLOWED.to_string()),
+    ])
+    .await?;
+    for stranger in 0..STRANGERS {
+        let project = LocalProject::new("tides")?;
+        let names = (0..NAMED).map(|n| {
+            let relay = if n < 3 { mute.url() } else { hanging.clone() };
+            format!("{relay}/{stranger}/{n}")
+        });
+        let relays = ["relays".to_owned(), node.relay_url()].into_iter();
+        let tags = vec![
+            tag(["d", "tides"]),
+            tag(["clone".to_owned(), project.url(&node)]),
+            tag(relays.chain(names)),
+        ];
+        publish(&node, &project.owner.sign(30617, "", tags)).await?;
+    }
+    let url = configured.url();
+    until_ok("the table is full", async || {
+        let all = relays(&node).await?;
+        let of_strangers = all.iter().filter(|relay| relay["relay"] != url.as_str());
+        Ok((of_strangers.count() == FOLLOWED).then_some(()))
+    })
+    .await?;
+    // After a start all are dialled, and read, at once.
+    let announcement = LocalProject::new("ebb")?.announcement_at(&[&node], &[], 60);
+    events.lock().push(json!(announcement));
+    node.crash_and_restart().await?;
+    until_relay(&node, "the configured relay is read", |relay| {
+        relay["relay"] == url.as_str() && relay["health"] == "healthy"
+    })
+    .await?;
+    let explained = node.explain(&announcement.id.to_hex()).await?;
+    ensure!(explained["status"] == "held", "{explained}");
     Ok(())
 }
 
@@ -194,7 +348,7 @@ async fn a_relay_of_endless_true_issues_fills_its_share_and_no_more() -> Result<
         let asks_for_issues =
             message[0] == "REQ" && message[2]["#a"].is_array() && message[2]["limit"].is_null();
         if !asks_for_issues {
-            return grip_testkit::fake_relay::honest(message, &[]);
+            return honest(message, &[]);
         }
         let until = message[2]["until"].as_u64();
         let until = until.unwrap_or_else(|| nostr::prelude::Timestamp::now().as_secs());

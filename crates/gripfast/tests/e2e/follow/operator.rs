@@ -45,7 +45,7 @@ async fn g02_45_relays_are_shown_with_their_health_their_error_and_their_next_at
 
 /// G03-1, G03-13: GRASP-03 is never on without GRASP-02.
 #[tokio::test]
-async fn nip_11_lists_exactly_the_grasps_that_are_on() -> Result<()> {
+async fn g03_1_13_nip_11_lists_exactly_the_grasps_that_are_on() -> Result<()> {
     for (enabled, plus, grasps) in [
         ("true", "false", vec!["GRASP-01", "GRASP-02"]),
         ("true", "true", vec!["GRASP-01", "GRASP-02", "GRASP-03"]),

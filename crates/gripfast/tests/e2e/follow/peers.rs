@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
-use grip_testkit::{Author, LocalProject, clock_off_by, events::tag, git, until_ok};
+use anyhow::{Context as _, Result, ensure};
+use grip_testkit::{
+    Author, LocalProject, clock_off_by, events::tag, git, http::must_contain, until_ok,
+};
 use rustix::process::Signal;
 
 use super::scene::{
@@ -30,6 +32,18 @@ async fn g02_1_a_push_to_one_node_is_served_by_the_other_within_seconds() -> Res
         began.elapsed()
     );
     same_refs(&project, &a, &b).await?;
+    // The log says whose state changed refs, and where their data is from.
+    let log = b.log();
+    let changed = log.lines().find(|line| line.contains("refs changed"));
+    let of = project.owner.npub();
+    must_contain(
+        changed.context("no ref was changed")?,
+        &[
+            &format!("from=http://{}/", a.authority()),
+            &format!("by=state {} of {of}", state.id),
+            &format!("refs/heads/main none → {}", &project.tip[..10]),
+        ],
+    );
     // An issue and its answers follow, live.
     let reporter = Author::new();
     let issue = reporter.issue(&project.owner, "tides", "ebb");
@@ -129,9 +143,9 @@ async fn g02_50_nodes_agree_without_nip77_too() -> Result<()> {
     same_refs(&project, &a, &b).await
 }
 
-/// G02-10: a newer announcement replaces the set of relays.
+/// A newer announcement replaces the set of relays (G02-10), and a connection ends with its last repository.
 #[tokio::test]
-async fn g02_44_a_relay_that_no_repository_needs_is_left() -> Result<()> {
+async fn g02_10_44_a_relay_that_no_repository_needs_is_left() -> Result<()> {
     let (a, b) = (node().await?, node().await?);
     let project = LocalProject::new("tides")?;
     announce(&project, &[&a, &b]).await?;

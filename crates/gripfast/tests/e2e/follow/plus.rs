@@ -7,6 +7,7 @@ use grip_testkit::{
     Author, FakeRelay, LocalProject,
     events::tag,
     fake_relay::{Script, honest},
+    until_true,
 };
 use nostr::prelude::Event;
 use parking_lot::Mutex;
@@ -25,9 +26,9 @@ fn add(events: &Events, event: &Event) {
     events.lock().push(json!(event));
 }
 
-/// G03-3: profiles and lists of participants are kept.
+/// Profiles and lists of participants are kept (G03-3).
 #[tokio::test]
-async fn g03_2_participants_are_followed_by_their_lists_and_those_without_one_by_the_fallback()
+async fn g03_2_3_participants_are_followed_by_their_lists_and_those_without_one_by_the_fallback()
 -> Result<()> {
     let [at_index, at_own, at_fallback] = [(); 3].map(|()| Events::default());
     let index = FakeRelay::start("127.0.0.31", having(&at_index)).await?;
@@ -73,6 +74,52 @@ async fn g03_2_participants_are_followed_by_their_lists_and_those_without_one_by
     }
     let asked = json!(fallback.heard()).to_string();
     ensure!(asked.contains(&unlisted.hex()) && !asked.contains(&listed.hex()));
+    Ok(())
+}
+
+/// More participants than one query may name.
+const AUTHORS: usize = 150;
+
+#[tokio::test]
+async fn g03_6_lists_are_looked_up_at_the_index_by_a_hundred_authors_a_query() -> Result<()> {
+    let index = FakeRelay::with_events("127.0.0.36", Vec::new()).await?;
+    let node = node_with(&[
+        ("NGIT_SYNC_PLUS_ENABLED", "true"),
+        ("NGIT_USER_INDEX_RELAYS", &index.url()),
+        ("NGIT_SYNC_PLUS_FALLBACK_RELAYS", ""),
+    ])
+    .await?;
+    let project = LocalProject::new("tides")?;
+    let authors: Vec<Author> = (0..AUTHORS).map(|_| Author::new()).collect();
+    let issues = authors.iter().map(|author| {
+        let issue = author.issue(&project.owner, "tides", "ebb");
+        json!(issue)
+    });
+    let other = FakeRelay::with_events("127.0.0.37", issues.collect()).await?;
+    let tags = vec![
+        tag(["d", "tides"]),
+        tag(["clone".to_owned(), project.url(&node)]),
+        tag(["relays".to_owned(), node.relay_url(), other.url()]),
+    ];
+    publish(&node, &project.owner.sign(30617, "", tags)).await?;
+    push(&project, &node, 50).await?;
+    let queries = || -> Vec<Vec<String>> {
+        let heard = index.heard();
+        let requests = heard.iter().filter(|message| message[0] == "REQ");
+        let filters = requests.flat_map(|message| message.as_array().into_iter().flatten().skip(2));
+        let authors = filters.filter_map(|filter| filter["authors"].as_array());
+        let text = |author: &Value| author.as_str().unwrap_or_default().to_owned();
+        authors
+            .map(|authors| authors.iter().map(text).collect())
+            .collect()
+    };
+    until_true("everybody's list is looked up", || {
+        let asked = queries().concat();
+        authors.iter().all(|author| asked.contains(&author.hex()))
+    })
+    .await?;
+    let most = queries().iter().map(Vec::len).max();
+    ensure!(most <= Some(100), "{most:?} authors in one query");
     Ok(())
 }
 

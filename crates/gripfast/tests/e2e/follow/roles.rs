@@ -14,9 +14,46 @@ use serde_json::Value;
 
 use super::scene::{node, publish};
 
-/// G01-69 … G01-76, for each coordinate apart.
+/// Held ones count as served ones do; older ones and those of another identifier do not.
 #[tokio::test]
-async fn g01_72_explain_names_the_maintainers_of_the_worked_cases_and_whom_they_invite()
+async fn g01_68_the_newest_announcement_of_each_author_counts_under_its_own_identifier()
+-> Result<()> {
+    let node = node().await?;
+    let [a, b] = [0; 2].map(|_| Author::new());
+    let mut relay = node.connect().await?;
+    let mut announce = async |author: &Author, identifier: &str, listed: &[&Author], age: u64| {
+        let keys = listed.iter().map(|it| it.hex());
+        let tags = vec![tag(["maintainers".to_owned()].into_iter().chain(keys))];
+        let at = Timestamp::now() - age;
+        let event = author.announcement_at(&node.authority(), identifier, tags, at);
+        anyhow::Ok(relay.publish(&event).await?.is_held())
+    };
+    let owner = a.npub();
+    let maintainers = async || -> Result<BTreeSet<String>> {
+        let explained = node.explain(&format!("{owner}/tides")).await?;
+        let shown = explained["repository"]["maintainers"].as_array();
+        let shown = shown.with_context(|| format!("{explained:#}"))?.iter();
+        Ok(shown.filter_map(Value::as_str).map(str::to_owned).collect())
+    };
+    let alone = BTreeSet::from([a.npub()]);
+    let both = BTreeSet::from([a.npub(), b.npub()]);
+    ensure!(announce(&a, "tides", &[&b], 60).await?);
+    ensure!(announce(&b, "ebb", &[&a], 50).await?);
+    ensure!(maintainers().await? == alone, "of another identifier");
+    ensure!(announce(&b, "tides", &[&a], 50).await?);
+    ensure!(maintainers().await? == both, "held, and it answers");
+    ensure!(announce(&b, "tides", &[], 40).await?);
+    ensure!(maintainers().await? == alone, "a newer one answers no more");
+    ensure!(!announce(&b, "tides", &[&a], 45).await?, "an older one");
+    ensure!(maintainers().await? == alone);
+    ensure!(announce(&b, "tides", &[&a], 30).await?);
+    ensure!(maintainers().await? == both, "and the newest does again");
+    Ok(())
+}
+
+/// For each coordinate apart.
+#[tokio::test]
+async fn g01_69_to_76_explain_names_the_maintainers_of_the_worked_cases_and_whom_they_invite()
 -> Result<()> {
     let node = node().await?;
     for case in ROLE_CASES {

@@ -3,7 +3,9 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{FakeGitHub, LocalProject, Node, WorkTree, http::must_contain, until, until_ok};
+use grip_testkit::{
+    Author, FakeGitHub, LocalProject, Node, WorkTree, http::must_contain, until, until_ok,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -422,6 +424,51 @@ async fn the_log_says_who_changed_a_ref_and_from_where() -> Result<()> {
     let moved = format!("refs/heads/main none → {}", &project.tip[..10]);
     let by = format!("push by state {} of {npub}", state.id);
     must_contain(line("refs changed")?, &["from=127.0.0.1", &moved, &by]);
-    must_contain(line("released from purgatory")?, &["states=1", &npub]);
+    let released = ["announcements=1", "states=1", npub.as_str()];
+    must_contain(line("released from purgatory")?, &released);
+    Ok(())
+}
+
+/// Events change refs as well: of what is here already, of pull requests, and by deleting these.
+#[tokio::test]
+async fn the_log_says_whose_event_changed_a_ref_and_from_where() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let project = LocalProject::new("tides")?;
+    project.publish(&node, 60).await?;
+    let mut relay = node.connect().await?;
+    let (tip, npub) = (project.tip.as_str(), project.owner.npub());
+    let refs = [("refs/heads/main", tip), ("refs/heads/next", tip)];
+    let state = project.state_at(&refs, 50);
+    relay.publish_ok(&state).await?;
+    let contributor = Author::new();
+    let fix = project.tree.commit("fix", "1")?;
+    let url = project.url(&node);
+    let request = contributor.pull_request(&project.owner, "tides", &fix, &url);
+    let name = format!("refs/nostr/{}", request.id);
+    let refspec = format!("{fix}:{name}");
+    project.tree.push_ok(&url, &[&refspec]).await?;
+    relay.publish_ok(&request).await?;
+    let deletion = contributor.delete_events(&[request.id]);
+    relay.publish_ok(&deletion).await?;
+
+    let log = node.log();
+    let must_say = |change: String, parts: &[&str]| {
+        let mut changes = log.lines().filter(|line| line.contains("refs changed"));
+        let found = changes.find(|line| line.contains(&change));
+        must_contain(found.with_context(|| log.clone())?, parts);
+        anyhow::Ok(())
+    };
+    let (tip, fix) = (&tip[..10], &fix[..10]);
+    let by = format!("by=state {} of {npub}", state.id);
+    let next = format!("refs/heads/next none → {tip}");
+    must_say(next, &["from=127.0.0.1", &by])?;
+    let pushed = format!("{name} none → {fix}");
+    must_say(pushed, &["from=127.0.0.1", "by=push ahead of its event"])?;
+    let (id, of) = (
+        format!("id={}", deletion.id),
+        format!("of=\"{}\"", contributor.npub()),
+    );
+    let cleared = format!("{name} {fix} → none");
+    must_say(cleared, &["from=127.0.0.1", &id, &of])?;
     Ok(())
 }

@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// G02-58, with half of the commands of a minute that it allows.
 #[tokio::test]
-async fn a_host_sees_five_at_once_and_thirty_in_a_minute() -> Result<()> {
+async fn g02_58_a_host_sees_five_at_once_and_thirty_in_a_minute() -> Result<()> {
     let mut scene = Scene::new().await?;
     let host = RemoteHost::start("127.0.0.2").await?;
     let tree = WorkTree::with_commit()?;

@@ -78,9 +78,8 @@ async fn what_waits_for_its_turn_waits_on_after_a_restart() -> Result<()> {
     scene.released(&state).await
 }
 
-/// G02-2, G02-7
 #[tokio::test]
-async fn what_expired_without_its_data_is_looked_for_and_survives_a_crash() -> Result<()> {
+async fn g02_2_7_what_expired_without_its_data_is_looked_for_and_survives_a_crash() -> Result<()> {
     let mut scene = Scene::with(&[
         ("GRIPFAST_PURGATORY_LIFETIME", "5s"),
         ("GRIPFAST_PURGATORY_SWEEP_INTERVAL", "1s"),

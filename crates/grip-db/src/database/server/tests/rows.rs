@@ -43,9 +43,33 @@ async fn export(db: &Db, to: &Path) -> BTreeMap<String, String> {
 
 async fn taken(db: &Db, file: &Path, node: &str) -> RowsTaken {
     let file = Db::open(file).await.unwrap();
-    let taken = db.take_missing_rows(&file, node).await.unwrap();
+    let mut steps = Steps::default();
+    let on_progress = &mut |done, total| steps.add(done, total);
+    let taken = db.take_missing_rows(&file, node, on_progress).await;
+    let taken = taken.unwrap();
     file.close().await;
+    let rows = taken.own.unwrap_or_default() + taken.shared.unwrap_or_default();
+    assert_eq!(steps.end(), rows);
     taken
+}
+
+/// How far a copy said that it was.
+#[derive(Default)]
+struct Steps(Vec<(u64, u64)>);
+
+impl Steps {
+    fn add(&mut self, done: u64, total: u64) {
+        self.0.push((done, total));
+    }
+
+    /// What was done at last: all of a total that stayed the same, and never less than before.
+    fn end(&self) -> u64 {
+        let (done, total) = self.0.last().copied().unwrap_or_default();
+        assert_eq!(done, total);
+        assert!(self.0.iter().all(|step| step.1 == total), "{:?}", self.0);
+        assert!(self.0.is_sorted(), "{:?}", self.0);
+        done
+    }
 }
 
 /// Nothing is lost or changed on the way, and nothing of another node comes with it.
@@ -73,7 +97,15 @@ async fn rows_come_back_by_a_file_into_another_database() {
     assert_eq!(empty.count(), 0, "each table has rows");
 
     let file = dir.path().join("rows.sqlite");
-    let rows = Db::import_rows(&dir.path().join("before"), &file).await;
+    let mut steps = Steps::default();
+    let on_progress = &mut |done, total| steps.add(done, total);
+    let rows = Db::import_rows(&dir.path().join("before"), &file, on_progress).await;
+    let bytes = before.iter().map(|(name, text)| match name.as_str() {
+        "schema" => 0,
+        _ => text.len() as u64,
+    });
+    assert_eq!(steps.end(), bytes.sum::<u64>());
+    assert!(steps.0.len() > before.len(), "more often than once a table");
     let lines = before.values().map(|text| text.lines().count() as u64);
     // One line says the schema.
     assert_eq!(rows.unwrap(), lines.sum::<u64>() - 1);
@@ -165,7 +197,7 @@ async fn a_disk_without_room_and_a_newer_schema_are_named() {
     let rows = dir.path().join("b");
     export(test.db(), &rows).await;
     fs::write(rows.join("schema"), "9999\n").unwrap();
-    let refused = Db::import_rows(&rows, &dir.path().join("c")).await;
+    let refused = Db::import_rows(&rows, &dir.path().join("c"), &mut |_, _| {}).await;
     let error = refused.unwrap_err();
     assert!(matches!(error, RowsError::Newer(9999)), "{error}");
     assert!(error.to_string().contains("newer gripfast"), "{error}");
@@ -185,7 +217,8 @@ async fn rows_of_an_older_schema_are_migrated() {
     fs::write(rows.join("queue.rows"), job).unwrap();
     fs::write(rows.join("schema"), "14\n").unwrap();
     let file = dir.path().join("rows.sqlite");
-    assert_eq!(Db::import_rows(&rows, &file).await.unwrap(), 1);
+    let imported = Db::import_rows(&rows, &file, &mut |_, _| {}).await;
+    assert_eq!(imported.unwrap(), 1);
     let db = Db::open(&file).await.unwrap();
     let (capability,): (String,) = db.fetch_one(&READ, &[]).await.unwrap();
     assert_eq!(capability, "github.com/corp");
