@@ -20,7 +20,7 @@
 use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};
 
 use grip_tasks::MakesRoom;
-use grip_types::{ClientNetwork, Identifier};
+use grip_types::{ClientNetwork, Identifier, Owner};
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
@@ -54,6 +54,14 @@ pub enum Payer {
 }
 
 impl Payer {
+    /// In whose line it waits: each network in one of its own, all others in one.
+    pub(crate) fn owner(self) -> Owner {
+        match self {
+            Self::Client(network) => Owner::of_network(network),
+            _ => Owner::default(),
+        }
+    }
+
     /// Whether no git client waits for it, so that it is done with what processors are free.
     pub(crate) fn gives_way(self) -> bool {
         matches!(self, Self::Fetch | Self::Maintenance | Self::Pages)

@@ -59,6 +59,7 @@ pub(crate) use objects::{Failure, list};
 pub use prepare::Prepared;
 pub use staged::{StageError, StagedTip};
 pub(crate) use suspects::Suspects;
+use withheld::WithheldSets;
 pub use withheld::{NamedTips, WithheldTips};
 pub(crate) use withheld::{ReadSeek, names_unshown};
 
@@ -185,6 +186,7 @@ pub(crate) struct Inner {
     staged: StagedUploads,
     pub(crate) suspects: Suspects,
     withheld: WithheldTips,
+    withheld_sets: WithheldSets,
     snapshots: Mutex<Snapshots>,
     /// Repositories that were prepared and not needed, to be removed by the next who may block.
     unneeded: Mutex<Vec<PathBuf>>,
@@ -286,6 +288,7 @@ impl Repositories {
             staged: StagedUploads::default(),
             suspects: Suspects::default(),
             withheld: WithheldTips::default(),
+            withheld_sets: WithheldSets::default(),
             snapshots: Mutex::new(Snapshots::new(options.ref_cache_bytes)),
             unneeded: Mutex::default(),
             options: options.clone(),

@@ -203,20 +203,15 @@ impl Start {
                 None
             }
         };
-        let memory = inner
-            .memory
-            .acquire(self.payer, &self.repo.identifier, self.memory_bytes);
-        let mut memory = memory.await.map_err(io::Error::other)?;
-        if let Some(room) = &self.room {
-            memory.may_make_room(Arc::clone(room));
-        }
         if let Some(unshown) = unshown {
+            let owner = self.payer.owner();
             let check = self
                 .repositories
-                .check_unshown(&self.repo, unshown, &memory);
+                .check_unshown(&self.repo, unshown, owner, || self.memory());
             let checked = time::timeout(options.upload_idle, check).await;
             checked.map_err(|_| io::ErrorKind::TimedOut)??;
         }
+        let memory = self.memory().await?;
         let mut running = inner.git.start(command, &memory).await?;
         let stdin = running.stdin();
         let stderr = running.stderr();
@@ -240,6 +235,17 @@ impl Start {
             _in_use: self.in_use,
             _memory: memory,
         }))
+    }
+
+    /// A part of the memory for one process. Cancel safe.
+    async fn memory(&self) -> io::Result<MemoryPermit> {
+        let budget = &self.repositories.inner.memory;
+        let memory = budget.acquire(self.payer, &self.repo.identifier, self.memory_bytes);
+        let mut memory = memory.await.map_err(io::Error::other)?;
+        if let Some(room) = &self.room {
+            memory.may_make_room(Arc::clone(room));
+        }
+        Ok(memory)
     }
 
     fn command(&self) -> std::process::Command {

@@ -1,5 +1,6 @@
 //! A relay that says what a test tells it to.
 
+mod endless;
 mod flood;
 mod mute;
 
@@ -21,6 +22,8 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_tungstenite::tungstenite::Message;
+
+pub use self::endless::EndlessIssues;
 
 /// What is said to a message of a client.
 pub type Script = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
@@ -117,6 +120,12 @@ impl FakeRelay {
     /// A relay without NIP-77 that has `events`.
     pub async fn with_events(address: &str, events: Vec<Value>) -> Result<Self> {
         let script = move |message: &Value| honest(message, &events);
+        Self::start(address, Arc::new(script)).await
+    }
+
+    /// A relay without NIP-77 and with a history that never ends.
+    pub async fn with_endless(address: &str, issues: EndlessIssues) -> Result<Self> {
+        let script = move |message: &Value| issues.answer(message);
         Self::start(address, Arc::new(script)).await
     }
 

@@ -315,14 +315,35 @@ impl Inner {
 
     /// Reads what `repo` can read: the shared store, and what is staged there.
     pub(super) fn own_reader(&self, repo: &RepoAddr) -> io::Result<Reader> {
-        if self.staged.has(repo) || repo.is_contributor() {
-            if !repo.is_contributor() {
-                self.packs.warm(&repo.identifier)?;
-            }
-            let objects = self.layout.repository(repo).join("objects");
-            return Ok(Objects::open(objects)?.patient_reader());
+        match self.own_objects(repo)? {
+            Some(objects) => Ok(objects.patient_reader()),
+            None => self.packs.reader(&repo.identifier),
         }
-        self.packs.reader(&repo.identifier)
+    }
+
+    /// Says of each object whether `repo` can read it. Those that are nowhere cost no look at a directory.
+    pub(super) fn can_read(&self, repo: &RepoAddr, oids: &[Oid]) -> io::Result<Vec<bool>> {
+        let own = self.own_objects(repo)?.map(|objects| objects.reader());
+        let is_own = |oid: &Oid| own.as_ref().is_some_and(|own| own.kind(oid).is_some());
+        let are_own: Vec<bool> = oids.iter().map(is_own).collect();
+        // After what is staged: it may be promoted at this moment.
+        let stored = self.stored(repo, oids)?;
+        let both = are_own.into_iter().zip(stored);
+        Ok(both
+            .map(|(is_own, is_stored)| is_own || is_stored)
+            .collect())
+    }
+
+    /// The objects of a repository that has some beside those of the shared store.
+    fn own_objects(&self, repo: &RepoAddr) -> io::Result<Option<Objects>> {
+        if !self.staged.has(repo) && !repo.is_contributor() {
+            return Ok(None);
+        }
+        if !repo.is_contributor() {
+            self.packs.warm(&repo.identifier)?;
+        }
+        let objects = self.layout.repository(repo).join("objects");
+        Objects::open(objects).map(Some)
     }
 
     /// The refs that rest on the shared store alone.

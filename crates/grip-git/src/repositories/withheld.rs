@@ -5,6 +5,8 @@
 //! service lead to, but for what shown refs and recorded moves lead to. What a client lacks of a shown ref,
 //! after a partial clone for example, is given out as ever.
 
+mod sets;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     io::{self, BufRead as _, BufReader, Read, Seek},
@@ -14,9 +16,11 @@ use std::{
     },
 };
 
-use grip_types::{Identifier, ObjectFormat, Oid, RepoAddr};
+use grip_types::{Identifier, ObjectFormat, Oid, Owner, RepoAddr};
 use parking_lot::Mutex;
 
+pub(crate) use self::sets::WithheldSets;
+use self::sets::{SetKey, WithheldSet};
 use super::Repositories;
 use crate::{
     memory::MemoryPermit,
@@ -114,6 +118,17 @@ pub(crate) struct UnshownWants {
     wanted: HashSet<Oid>,
     withheld: BTreeSet<Oid>,
     shown: BTreeSet<Oid>,
+    key: SetKey,
+}
+
+impl UnshownWants {
+    /// Refuses them if one is withheld. Blocking: there may be many.
+    fn compare(&self, set: &WithheldSet) -> io::Result<()> {
+        match self.wanted.iter().find(|oid| set.contains(oid)) {
+            Some(oid) => Err(not_ours(oid)),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Repositories {
@@ -156,55 +171,105 @@ impl Repositories {
             let reason = format!("more than {MAX_UNSHOWN} objects are asked for by their ids");
             return Err(io::Error::other(reason));
         }
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let key = self.set_key(repo, &withheld, &shown)?;
         let unshown = UnshownWants {
             wanted,
             withheld,
             shown,
+            key,
         };
-        Ok((!unshown.wanted.is_empty()).then_some(unshown))
+        match self.inner.withheld_sets.get(repo, &key) {
+            Some(set) => unshown.compare(&set).map(|()| None),
+            None => Ok(Some(unshown)),
+        }
     }
 
-    /// Refuses a fetch that names something withheld.
+    /// The key of what is withheld at this moment. Blocking.
+    fn set_key(
+        &self,
+        repo: &RepoAddr,
+        withheld: &BTreeSet<Oid>,
+        shown: &BTreeSet<Oid>,
+    ) -> io::Result<SetKey> {
+        let tips: Vec<Oid> = withheld.iter().copied().collect();
+        let are_here = self.inner.can_read(repo, &tips)?;
+        Ok(SetKey::new(tips.iter().zip(are_here), shown.iter()))
+    }
+
+    /// Refuses a fetch that names something withheld. Memory is taken for the walk alone, if there is one:
+    /// those who wait for it hold none. Cancel safe: the next who waits walks instead.
     pub(crate) async fn check_unshown(
         &self,
         repo: &RepoAddr,
         unshown: UnshownWants,
-        memory: &MemoryPermit,
+        owner: Owner,
+        memory: impl AsyncFnOnce() -> io::Result<MemoryPermit>,
     ) -> io::Result<()> {
-        let inner = &self.inner;
-        let mut command = inner.git.walk();
-        command.env("GIT_DIR", inner.layout.repository(repo));
-        let UnshownWants {
-            wanted,
-            withheld,
-            shown,
-        } = unshown;
-        let input = walk_input(withheld, shown);
+        let sets = &self.inner.withheld_sets;
+        let turn = sets.enter(repo, owner).await;
+        let _turn = turn.map_err(io::Error::other)?;
+        if let Some(set) = sets.get(repo, &unshown.key) {
+            return grip_tasks::spawn_blocking(move || unshown.compare(&set)).await?;
+        }
         let (mut line, mut refused) = (Vec::with_capacity(LINE), None);
+        let mut walked = sets.collect();
         let output = |bytes: &[u8]| {
             for byte in bytes {
                 line.push(*byte);
                 if line.len() == LINE {
-                    let oid = oid_of(&line).filter(|oid| wanted.contains(oid));
-                    refused = refused.or(oid);
+                    if let Some(oid) = oid_of(&line) {
+                        walked.add(&oid);
+                        refused = refused.or(unshown.wanted.contains(&oid).then_some(oid));
+                    }
                     line.clear();
                 }
             }
         };
+        let inner = &self.inner;
+        let mut command = inner.git.walk();
+        command.env("GIT_DIR", inner.layout.repository(repo));
+        let (withheld, shown) = (unshown.withheld.iter(), unshown.shown.iter());
+        let input = walk_input(withheld.copied(), shown.copied());
+        let memory = memory().await?;
         // It writes no file.
         let finished = inner
             .git
-            .run_with(command, memory, input, output, 0)
+            .run_with(command, &memory, input, output, 0)
             .await?;
         if !finished.status.success() {
             tracing::warn!(%repo, complaint = %finished.stderr, "failed to tell what a fetch may have");
             let reason = "it cannot be told at the moment whether these objects may be given out";
             return Err(io::Error::other(reason));
         }
+        let (repositories, repo) = (self.clone(), repo.clone());
+        let keep = move || {
+            if let Some(set) = walked.finish()
+                && repositories.is_whole(&repo, &unshown)?
+            {
+                repositories
+                    .inner
+                    .withheld_sets
+                    .put(&repo, unshown.key, set);
+            }
+            io::Result::Ok(())
+        };
+        grip_tasks::spawn_blocking(keep).await??;
         match refused {
             Some(oid) => Err(not_ours(&oid)),
             None => Ok(()),
         }
+    }
+
+    /// Says whether a walk has met all it was to begin from: what came or went meanwhile, or is damaged,
+    /// makes it one of that moment alone. Blocking.
+    fn is_whole(&self, repo: &RepoAddr, unshown: &UnshownWants) -> io::Result<bool> {
+        let shown: Vec<Oid> = unshown.shown.iter().copied().collect();
+        let are_here = self.inner.can_read(repo, &shown)?;
+        Ok(are_here.into_iter().all(|is_here| is_here)
+            && self.set_key(repo, &unshown.withheld, &unshown.shown)? == unshown.key)
     }
 }
 

@@ -422,3 +422,77 @@ async fn what_only_an_event_out_of_service_names_is_given_out_by_no_id() {
     }
     assert!(is_given(main).await && is_given(former).await);
 }
+
+/// Anybody may ask for objects by their ids: a history is walked once for all who do, and again once what is
+/// withheld, what is shown or what is here has changed.
+#[tokio::test]
+async fn a_history_is_walked_once_for_all_who_ask_by_ids() {
+    let tools = tempfile::TempDir::new().unwrap();
+    let walks = tools.path().join("walks");
+    std::fs::create_dir(&walks).unwrap();
+    // A walk may not write a byte to any file.
+    let text = format!(
+        "case \"$*\" in *--no-object-names*) : > {}/$$ ;; esac",
+        walks.display()
+    );
+    let program = script(tools.path(), &text);
+    let work = Work::example();
+    let (sandbox, repo) = (
+        Sandbox::with(|options| options.git = program),
+        repo(ALICE, "project"),
+    );
+    sandbox.create(&repo).unwrap();
+    sandbox.publish(&repo, &work).await;
+    let is_given = async |oid: Oid| {
+        let [_, (protocol, body)] = wants(&oid.to_string());
+        let (said, pack) = unpack(&fetch(&sandbox, &repo, protocol, body).await);
+        let is_refused = said.concat().contains("not our ref");
+        assert_ne!(is_refused, !pack.is_empty(), "{said:?}");
+        !pack.is_empty()
+    };
+    let walked = || {
+        let begun = names_in(&walks);
+        for name in &begun {
+            std::fs::remove_file(walks.join(name)).unwrap();
+        }
+        begun.len()
+    };
+    let withhold = |n: u8, tip: Oid| {
+        sandbox.withheld_tips().add(NamedTips {
+            identifier: repo.identifier.clone(),
+            event: [n; 32],
+            tips: vec![tip],
+        });
+    };
+    let shown = work.oid("HEAD:a.txt");
+    let proposal = work.commit("e.txt", "five\n");
+    let next = work.commit("f.txt", "six\n");
+    let secret = work.oid("HEAD~1:e.txt");
+    sandbox
+        .promote(&repo, &work.pack(&format!("{proposal}\n"), &[]))
+        .await;
+    withhold(7, proposal);
+    walked();
+
+    let all = (0..8).map(|n| is_given(if n % 2 == 0 { shown } else { secret }));
+    let given = futures_util::future::join_all(all).await;
+    assert_eq!(given, [true, false, true, false, true, false, true, false]);
+    assert_eq!(walked(), 1, "for all of them");
+    assert!(is_given(shown).await && !is_given(secret).await);
+    assert_eq!(walked(), 0);
+
+    withhold(8, next);
+    assert!(is_given(shown).await && !is_given(secret).await);
+    assert_eq!(walked(), 1, "more is withheld");
+    sandbox
+        .promote(&repo, &work.pack(&format!("{next}\n"), &[]))
+        .await;
+    walked();
+    assert!(!is_given(work.oid("HEAD:f.txt")).await, "it has come since");
+    assert_eq!(walked(), 1, "more is here");
+    sandbox
+        .set(&repo, &[set("refs/heads/next", proposal)])
+        .unwrap();
+    assert!(is_given(secret).await && !is_given(work.oid("HEAD:f.txt")).await);
+    assert_eq!(walked(), 1, "more is shown");
+}

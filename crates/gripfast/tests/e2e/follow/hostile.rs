@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use grip_testkit::{
     Author, FakeRelay, LocalProject, Node,
     events::tag,
-    fake_relay::{Document, honest},
+    fake_relay::{Document, EndlessIssues, honest},
     until_ok, until_true, while_advancing,
 };
 use nostr::prelude::Event;
@@ -327,9 +327,8 @@ async fn half_a_history_is_kept_and_confirms_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Issues of one page of a relay that makes them up, and the content of each.
+/// Issues of one page of a relay that makes them up.
 const PAGE: u64 = 300;
-const ISSUE_BYTES: usize = 20_000;
 
 /// Whose share the disk is that a relay fills with true events by free keys: that of its network. All of them
 /// were kept for good.
@@ -343,26 +342,12 @@ async fn a_relay_of_endless_true_issues_fills_its_share_and_no_more() -> Result<
     ])
     .await?;
     let project = LocalProject::new("tides")?;
-    let coordinate = project.coordinate();
-    let endless = move |message: &Value| {
-        let asks_for_issues =
-            message[0] == "REQ" && message[2]["#a"].is_array() && message[2]["limit"].is_null();
-        if !asks_for_issues {
-            return honest(message, &[]);
-        }
-        let until = message[2]["until"].as_u64();
-        let until = until.unwrap_or_else(|| nostr::prelude::Timestamp::now().as_secs());
-        let issue = |n: u64| {
-            let content = format!("{n:0ISSUE_BYTES$}");
-            let (tags, at) = (vec![tag(["a", &coordinate])], (until - n).into());
-            let issue = Author::new().sign_at(1621, &content, tags, at);
-            json!(["EVENT", message[1], issue])
-        };
-        let mut answers: Vec<Value> = (0..PAGE).map(issue).collect();
-        answers.push(json!(["EOSE", message[1]]));
-        answers
+    let endless = EndlessIssues {
+        page: PAGE,
+        content_bytes: 20_000,
+        also_about: Vec::new(),
     };
-    let hostile = FakeRelay::start("127.0.0.17", Arc::new(endless)).await?;
+    let hostile = FakeRelay::with_endless("127.0.0.17", endless).await?;
     let real = Author::new().issue(&project.owner, "tides", "ebb");
     let honest = FakeRelay::with_events("127.0.0.18", vec![json!(real)]).await?;
     host_with_all(&project, &node, &[hostile.url(), honest.url()]).await?;

@@ -13,6 +13,10 @@ use std::{any::Any, fmt};
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{Node, until_ok};
 
+/// Exit codes: a mistake in the configuration, and everything else.
+const USAGE: i32 = 64;
+const FAILURE: i32 = 1;
+
 /// A fault, and what is said of it.
 pub(crate) struct Fault {
     name: &'static str,
@@ -84,6 +88,14 @@ impl Staged {
             subject: None,
             _parts: Vec::new(),
         }
+    }
+
+    /// One that is started and ends by itself, with this exit code.
+    async fn ended(mut node: Node, code: i32) -> Result<Self> {
+        node.spawn()?;
+        let ended = node.wait().await?;
+        ensure!(ended.code() == Some(code), "{ended}: {}", node.log());
+        Ok(Self::new(node))
     }
 
     /// One that clients reach by another URL.

@@ -12,7 +12,8 @@ use std::{
 use anyhow::{Result, ensure};
 use futures_util::future::BoxFuture;
 use grip_testkit::{
-    Author, Node, RelayClient, RemoteHost, Response, WorkTree,
+    Author, FakeRelay, Node, RelayClient, RemoteHost, Response, WorkTree,
+    fake_relay::EndlessIssues,
     http::{Connection, request},
     remote::Behaviour,
     until_true, wire,
@@ -31,6 +32,16 @@ const ACTS_PER_SECOND: u32 = 200;
 /// Hosts that the attackers run.
 const HOSTS: u8 = 4;
 
+/// What the attackers run beside their clients.
+#[derive(Clone, Copy)]
+pub(super) enum Elsewhere {
+    Nothing,
+    /// Git hosts that behave like this.
+    Hosts(fn() -> Behaviour),
+    /// A relay with issues without end, which name the victim's repository too.
+    Relay,
+}
+
 pub(super) struct Arena {
     pub port: u16,
     pub authority: String,
@@ -43,6 +54,7 @@ pub(super) struct Arena {
     /// A commit with one MiB of data, and the pack of it.
     pub noise: (String, Vec<u8>),
     pub hosts: Vec<RemoteHost>,
+    pub hostile_relay: Option<FakeRelay>,
     acts: AtomicU64,
 }
 
@@ -51,18 +63,29 @@ impl Arena {
         node: &Node,
         victim: &Honest,
         addresses: usize,
-        hosts: Option<fn() -> Behaviour>,
+        elsewhere: Elsewhere,
     ) -> Result<Arc<Self>> {
         let tree = WorkTree::init()?;
         let tip = tree.commit_noise(1, 1)?;
         let pack = wire::pack(&tree, &tip, None).await?;
-        let mut running = Vec::new();
-        for n in 1..=HOSTS {
-            if let Some(behaviour) = hosts {
-                let host = RemoteHost::start(&format!("127.3.0.{n}")).await?;
-                host.host(&tree, "x.git")?;
-                host.behave(behaviour());
-                running.push(host);
+        let (mut hosts, mut hostile_relay) = (Vec::new(), None);
+        match elsewhere {
+            Elsewhere::Nothing => {}
+            Elsewhere::Hosts(behaviour) => {
+                for n in 1..=HOSTS {
+                    let host = RemoteHost::start(&format!("127.3.0.{n}")).await?;
+                    host.host(&tree, "x.git")?;
+                    host.behave(behaviour());
+                    hosts.push(host);
+                }
+            }
+            Elsewhere::Relay => {
+                let issues = EndlessIssues {
+                    page: 100,
+                    content_bytes: 20_000,
+                    also_about: vec![victim.project.coordinate()],
+                };
+                hostile_relay = Some(FakeRelay::with_endless("127.3.0.9", issues).await?);
             }
         }
         Ok(Arc::new(Self {
@@ -74,7 +97,8 @@ impl Arena {
             tip: victim.project.tip.clone(),
             addresses,
             noise: (tip, pack),
-            hosts: running,
+            hosts,
+            hostile_relay,
             acts: AtomicU64::new(0),
         }))
     }
@@ -148,8 +172,18 @@ impl Arena {
         edit: (&str, &str, &str),
         pack: &[u8],
     ) -> Result<Response> {
+        self.push_to(&self.path, from, edit, pack).await
+    }
+
+    pub async fn push_to(
+        &self,
+        repository: &str,
+        from: Ipv4Addr,
+        edit: (&str, &str, &str),
+        pack: &[u8],
+    ) -> Result<Response> {
         let body = [&wire::commands(&[edit], wire::CAPABILITIES), pack].concat();
-        let path = format!("{}/git-receive-pack", self.path);
+        let path = format!("{repository}/git-receive-pack");
         let headers = [("content-type", wire::PUSH_TYPE), ("connection", "close")];
         let mut connection = self.connection(from).await?;
         connection

@@ -23,6 +23,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         // `relay_related_burst_bytes`, and the pages of the store that they lie in.
         disk_budget: DiskBudget::of_address(64 * MIB),
+        lasting: DiskBudget::of_address(64 * MIB),
         ..Attack::new("events full of tags", |arena, from| {
             Box::pin(full_of_tags(arena, from))
         })
@@ -30,10 +31,22 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         // `relay_unrelated_burst_bytes`, and an index entry for each id they name.
         disk_budget: DiskBudget::of_address(8 * MIB),
+        lasting: DiskBudget::of_address(8 * MIB),
         ..Attack::new("deletions of what nobody has", |arena, from| {
             Box::pin(deletions(arena, from))
         })
     },
+    Attack {
+        disk_budget: DiskBudget::of_address(8 * MIB),
+        lasting: DiskBudget::of_address(8 * MIB),
+        ..Attack::new("deletions of hundreds of repositories", |arena, from| {
+            Box::pin(deletions_of_repositories(arena, from))
+        })
+    },
+    Attack::new(
+        "pull requests to hundreds of repositories",
+        |arena, from| Box::pin(broad_pull_requests(arena, from)),
+    ),
     Attack::new("events with forged signatures", |arena, from| {
         Box::pin(forgeries(arena, from))
     }),
@@ -95,6 +108,40 @@ async fn deletions(arena: Arc<Arena>, from: Ipv4Addr) -> Result<()> {
             .collect();
         let deletion = Author::new().delete_events(&ids?);
         arena.publish(&mut relay, &deletion).await?;
+    }
+    Ok(())
+}
+
+/// Coordinates of the victim's repository and of many that a stranger says to have.
+fn coordinates(arena: &Arena, stranger: &Author) -> impl Iterator<Item = Vec<String>> {
+    let own = (0..300).map(|n| stranger.coordinate(&format!("bait-{n}")));
+    [arena.coordinate()]
+        .into_iter()
+        .chain(own)
+        .map(|it| tag(["a", &it]))
+}
+
+async fn deletions_of_repositories(arena: Arc<Arena>, from: Ipv4Addr) -> Result<()> {
+    let mut relay = arena.relay(from).await?;
+    for _ in 0..200 {
+        let stranger = Author::new();
+        let deletion = stranger.sign(5, "", coordinates(&arena, &stranger).collect());
+        arena.publish(&mut relay, &deletion).await?;
+    }
+    Ok(())
+}
+
+async fn broad_pull_requests(arena: Arc<Arena>, from: Ipv4Addr) -> Result<()> {
+    let mut relay = arena.relay(from).await?;
+    for _ in 0..200 {
+        let stranger = Author::new();
+        let data = [
+            tag(["c", &Arena::random_oid()]),
+            tag(["clone", "https://nowhere.invalid/x.git"]),
+        ];
+        let tags = coordinates(&arena, &stranger).chain(data).collect();
+        let event = stranger.sign(1618, "", tags);
+        arena.publish(&mut relay, &event).await?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use grip_testkit::{http::Connection, wire};
+use grip_testkit::{Author, http::Connection, wire};
 use tokio::time::sleep;
 
 use super::{Arena, Attack, DiskBudget, MIB};
@@ -26,6 +26,21 @@ pub(super) const ATTACKS: &[Attack] = &[
             Box::pin(orphan_refs(arena, from))
         })
     },
+    Attack {
+        settings: &[
+            ("NGIT_GRASP06_ENABLE", "true"),
+            ("GRIPFAST_PRS_MAX_BYTES_PER_ADDRESS", "8 MiB"),
+            ("GRIPFAST_PRS_MAX_BYTES_PER_TARGET", "32 MiB"),
+        ],
+        disk_budget: DiskBudget {
+            per_address: 12 * MIB,
+            node: Some(40 * MIB),
+        },
+        ..Attack::new(
+            "contributor repositories beyond their quota",
+            |arena, from| Box::pin(contributors(arena, from)),
+        )
+    },
     Attack::new("packs that are none", |arena, from| {
         Box::pin(bad_packs(arena, from))
     }),
@@ -46,6 +61,16 @@ async fn orphan_refs(arena: Arc<Arena>, from: Ipv4Addr) -> Result<()> {
         .push(from, (wire::ZERO, tip, &name), pack)
         .await
         .map(drop)
+}
+
+/// A contributor repository of a key of its own for each upload.
+async fn contributors(arena: Arc<Arena>, from: Ipv4Addr) -> Result<()> {
+    let repository = format!("/prs/{}/{}.git", Author::new().npub(), arena.identifier);
+    let name = format!("refs/nostr/{}", Arena::random_id());
+    let (tip, pack) = &arena.noise;
+    let edit = (wire::ZERO, tip.as_str(), name.as_str());
+    let pushed = arena.push_to(&repository, from, edit, pack);
+    pushed.await.map(drop)
 }
 
 async fn bad_packs(arena: Arc<Arena>, from: Ipv4Addr) -> Result<()> {

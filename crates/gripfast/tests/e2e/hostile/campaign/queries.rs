@@ -31,6 +31,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     }),
     Attack {
         disk_budget: DiskBudget::of_address(64 * MIB),
+        lasting: DiskBudget::of_address(64 * MIB),
         ..Attack::new("subscribers that do not read", |arena, from| {
             Box::pin(deaf_subscribers(arena, from))
         })

@@ -5,7 +5,7 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use anyhow::Result;
 use grip_testkit::{Author, events::tag, remote::Behaviour};
 
-use super::{Arena, Attack, DiskBudget, MIB};
+use super::{Arena, Attack, DiskBudget, Elsewhere, MIB};
 use crate::hostile::scene::MAIN;
 
 /// Hosts on this machine are asked, and at once.
@@ -19,7 +19,7 @@ const EAGER: &[(&str, &str)] = &[
 const fn attack(name: &'static str, behaviour: fn() -> Behaviour) -> Attack {
     Attack {
         settings: EAGER,
-        hosts: Some(behaviour),
+        elsewhere: Elsewhere::Hosts(behaviour),
         // What is in quarantine at the end: a pack for each of five requests to each host.
         disk_budget: DiskBudget::of_node(4 * 5 * 8 * MIB),
         ..Attack::new(name, |arena, from| {

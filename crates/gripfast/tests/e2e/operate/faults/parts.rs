@@ -30,6 +30,12 @@ faults! {
         Selftest "the repository is not served (503)",
         Explain "its git data is not: ",
         => "run `gripfast check --full --repair`";
+    event_store_dead: "the event store is dead (`MDB_PANIC`)",
+        Log "reason=the relay: the event store is dead after an error of the disk",
+        => "look at the disk, then start the node again";
+    event_writer_ended: "the thread that writes events has ended",
+        Log "reason=the relay: the thread that writes events has ended",
+        => "start the node again, and report the lines above";
     database_away: "the database server is away",
         Log "the database server is lost; tried again until it is back",
         Readyz "the database server cannot be reached",
@@ -66,7 +72,11 @@ mod stage {
     use anyhow::{Context as _, Result, ensure};
     use grip_testkit::{LocalProject, Node, PostgresServer, Project, RedisServer, until};
 
-    use crate::{BINARY, operate::faults::Staged, sync::scene::Scene};
+    use crate::{
+        BINARY,
+        operate::faults::{FAILURE, Staged},
+        sync::scene::Scene,
+    };
 
     pub(super) async fn disk_full() -> Result<Staged> {
         let settings = [("GRIPFAST_MIN_FREE_BYTES", "900000 GiB")];
@@ -126,6 +136,24 @@ mod stage {
             path,
             fs::Permissions::from_mode(0o644),
         )?)
+    }
+
+    /// A node that stops itself at the first event it writes: its own profile, before it is ready.
+    async fn stops_at(point: &str) -> Result<Staged> {
+        let fault = format!("{point}!");
+        let node = Node::prepare(BINARY, &[("GRIPFAST_FAULT", &fault)])?;
+        let staged = Staged::ended(node, FAILURE).await?;
+        let log = staged.node.log();
+        ensure!(log.contains("component failed, stopping the node"), "{log}");
+        Ok(staged)
+    }
+
+    pub(super) async fn event_store_dead() -> Result<Staged> {
+        stops_at("relay.store").await
+    }
+
+    pub(super) async fn event_writer_ended() -> Result<Staged> {
+        stops_at("relay.writer").await
     }
 
     pub(super) async fn database_away() -> Result<Staged> {

@@ -53,24 +53,16 @@ faults! {
 mod stage {
     use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _};
 
-    use anyhow::{Result, ensure};
+    use anyhow::Result;
     use grip_testkit::{Node, PostgresServer, ReservedPort};
 
-    use crate::{BINARY, operate::faults::Staged};
-
-    /// Exit codes: a mistake in the configuration, and everything else.
-    const USAGE: i32 = 64;
-    const FAILURE: i32 = 1;
-
-    async fn ends(mut node: Node, code: i32) -> Result<Staged> {
-        node.spawn()?;
-        let ended = node.wait().await?;
-        ensure!(ended.code() == Some(code), "{ended}: {}", node.log());
-        Ok(Staged::new(node))
-    }
+    use crate::{
+        BINARY,
+        operate::faults::{FAILURE, Staged, USAGE},
+    };
 
     async fn ends_with(env: &[(&str, &str)], code: i32) -> Result<Staged> {
-        ends(Node::prepare(BINARY, env)?, code).await
+        Staged::ended(Node::prepare(BINARY, env)?, code).await
     }
 
     /// A node that ran and was stopped; `damage` is done to its data directory.
@@ -78,7 +70,7 @@ mod stage {
         let mut node = Node::start(BINARY).await?;
         node.stop().await?;
         damage(&node.data_dir())?;
-        ends(node, FAILURE).await
+        Staged::ended(node, FAILURE).await
     }
 
     pub(super) async fn port_taken() -> Result<Staged> {
@@ -100,7 +92,7 @@ mod stage {
     pub(super) async fn directory_not_writable() -> Result<Staged> {
         let node = Node::prepare(BINARY, &[])?;
         fs::write(node.data_dir(), "a file in its place")?;
-        ends(node, FAILURE).await
+        Staged::ended(node, FAILURE).await
     }
 
     pub(super) async fn unknown_setting() -> Result<Staged> {
@@ -126,7 +118,7 @@ mod stage {
         fs::write(&git, "#!/bin/sh\necho git version 2.20.1\n")?;
         fs::set_permissions(&git, fs::Permissions::from_mode(0o755))?;
         node.set_env("GRIPFAST_GIT_PROGRAM", &git.to_string_lossy());
-        ends(node, FAILURE).await
+        Staged::ended(node, FAILURE).await
     }
 
     pub(super) async fn restore_unfinished() -> Result<Staged> {
