@@ -367,6 +367,8 @@ async fn recover(
     for _ in 0..5 {
         cluster.start_ended().await?;
         cluster.leader().await?;
+        // A follower that begins to lead listens again after a moment.
+        cluster.start_ended().await?;
         cluster.settle().await?;
         cluster.has_all_packs().await?;
         if cluster.nodes.iter_mut().all(|node| node.is_running()) {

@@ -291,12 +291,20 @@ impl Cluster {
         .await
     }
 
-    /// Starts the nodes that have ended, as a service manager does.
+    /// Waits until every node is ready, and starts those that have ended as a service manager does: once
+    /// more where one ends before it is ready. A new leader ends the sessions of the one before it, also
+    /// those of its next life.
     pub async fn start_ended(&mut self) -> Result<()> {
         for node in &mut self.nodes {
-            if !node.is_running() {
-                node.launch().await?;
-            }
+            let started = until_ok("the node is ready", async || {
+                if !node.is_running() {
+                    node.spawn()?;
+                }
+                let ready = node.get("/readyz").await;
+                Ok(ready.is_ok_and(|it| it.status == 200).then_some(()))
+            });
+            let started = started.await;
+            started.with_context(|| format!("log:\n{}", node.log()))?;
         }
         Ok(())
     }
