@@ -1,6 +1,7 @@
 //! The tables of a cluster: who leads, the log, the nodes, and the keys that all of them have.
 
 use grip_db::{Db, DbError, Value};
+use grip_git::CacheUse;
 
 use crate::Tip;
 
@@ -87,6 +88,18 @@ pub struct NodeStatus {
     /// Up to where it has applied the log.
     pub seq: i64,
     pub seen_at: i64,
+    /// Requests since it started that found all packs on its disk, and those that waited for some.
+    pub cache_hits: i64,
+    pub cache_misses: i64,
+}
+
+impl NodeStatus {
+    pub fn cache_use(&self) -> CacheUse {
+        CacheUse {
+            hits: as_counted(self.cache_hits),
+            misses: as_counted(self.cache_misses),
+        }
+    }
 }
 
 grip_db::from_row!(NodeStatus {
@@ -94,6 +107,8 @@ grip_db::from_row!(NodeStatus {
     address,
     seq,
     seen_at,
+    cache_hits,
+    cache_misses,
 });
 
 /// One change of the log.
@@ -188,11 +203,13 @@ grip_db::statements! {
         APPENDED = "SELECT seq FROM cluster_log WHERE cluster = $1 AND epoch = $2 AND number = $3";
         READ = "SELECT seq, kind, payload, digest FROM cluster_log WHERE cluster = $1 AND seq > $2 \
                 ORDER BY seq LIMIT $3";
-        SEEN = "INSERT INTO cluster_nodes (cluster, node, address, seq, seen_at) \
-                VALUES ($1, $2, $3, $4, $5) ON CONFLICT (cluster, node) DO UPDATE \
-                SET address = excluded.address, seq = excluded.seq, seen_at = excluded.seen_at";
-        NODES = "SELECT node, address, seq, seen_at FROM cluster_nodes WHERE cluster = $1 \
-                 ORDER BY node";
+        SEEN = "INSERT INTO cluster_nodes \
+                (cluster, node, address, seq, seen_at, cache_hits, cache_misses) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (cluster, node) DO UPDATE \
+                SET address = excluded.address, seq = excluded.seq, seen_at = excluded.seen_at, \
+                cache_hits = excluded.cache_hits, cache_misses = excluded.cache_misses";
+        NODES = "SELECT node, address, seq, seen_at, cache_hits, cache_misses FROM cluster_nodes \
+                 WHERE cluster = $1 ORDER BY node";
         KEYS = "SELECT file, content FROM cluster_keys WHERE cluster = $1 ORDER BY file";
         KEEP_KEY = "INSERT INTO cluster_keys (cluster, file, content) VALUES ($1, $2, $3) \
                     ON CONFLICT (cluster, file) DO NOTHING";
@@ -237,8 +254,8 @@ impl Cluster {
         Ok(self.db.fetch_all(&sql::NODES, &name).await?)
     }
 
-    /// Says that this node lives, and how far it has followed the log.
-    pub async fn report(&self, seq: u64) -> Result<(), ClusterError> {
+    /// Says that this node lives, how far it has followed the log, and how its disk serves clients.
+    pub(crate) async fn report(&self, seq: u64, cache: CacheUse) -> Result<(), ClusterError> {
         let Member {
             cluster,
             node,
@@ -250,6 +267,8 @@ impl Cluster {
             address.into(),
             as_stored(seq).into(),
             self.db.now_ms().into(),
+            as_stored(cache.hits).into(),
+            as_stored(cache.misses).into(),
         ];
         self.db.execute(&sql::SEEN, &values).await?;
         Ok(())

@@ -112,6 +112,12 @@ impl Follower {
         self.shared.applied.borrow().clone()
     }
 
+    /// Says that this node lives, and how far it has followed.
+    pub async fn report(&self) -> Result<(), ClusterError> {
+        let Shared { cluster, packs, .. } = &*self.shared;
+        cluster.report(self.applied().seq, packs.cache_use()).await
+    }
+
     /// Why the next record cannot be applied, if so.
     pub fn trouble(&self) -> Option<String> {
         self.shared.trouble.borrow().clone()

@@ -96,6 +96,11 @@ impl Log {
         first.unwrap_or(&made.last).clone()
     }
 
+    /// Says that this node lives, and that everything up to `made` is on its disk.
+    pub async fn report(&self, made: &Tip) -> Result<(), ClusterError> {
+        self.cluster.report(made.seq, self.packs.cache_use()).await
+    }
+
     /// The generation in which files are stored.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)

@@ -38,7 +38,7 @@ impl PackStore {
             runtime: Handle::current(),
             stop,
         };
-        CachedFrom::new(Arc::new(source), max_bytes)
+        CachedFrom::new(Arc::new(source), max_bytes).counted_by(&self.requests)
     }
 }
 

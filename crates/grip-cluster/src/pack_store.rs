@@ -14,7 +14,7 @@ use std::{
 
 use futures_util::{Stream, TryStreamExt as _, future};
 use grip_bucket::{CheckError, OpenError};
-use grip_git::PackFile;
+use grip_git::{CacheCounter, CacheUse, PackFile};
 use grip_types::ErrorChain;
 use object_store::{
     Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, WriteMultipart, path::Path,
@@ -37,6 +37,8 @@ const WRITTEN_AT_ONCE: usize = 1 << 20;
 #[derive(Clone)]
 pub struct PackStore {
     store: Arc<dyn ObjectStore>,
+    /// Requests for packs of it: goes on when a follower begins to lead.
+    pub(crate) requests: CacheCounter,
 }
 
 impl PackStore {
@@ -44,7 +46,15 @@ impl PackStore {
     /// [`grip_bucket::open`].
     pub fn open(place: &str) -> Result<Self, OpenError> {
         let store = grip_bucket::open(place)?;
-        Ok(Self { store })
+        Ok(Self {
+            store,
+            requests: CacheCounter::default(),
+        })
+    }
+
+    /// How often requests of clients found all packs on the disk of this node, since its start.
+    pub(crate) fn cache_use(&self) -> CacheUse {
+        self.requests.read()
     }
 
     /// Sees that the store keeps what it acknowledges, and lets nobody overwrite it.

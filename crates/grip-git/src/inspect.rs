@@ -249,6 +249,7 @@ impl Repositories {
     ) -> Result<(Running, ChildStdout, MemoryPermit), InspectError> {
         let inner = &self.inner;
         if !repo.is_contributor() {
+            inner.packs.count_request(&repo.identifier);
             self.warm_later(&repo.identifier).await?;
         }
         let mut command = inner.git.command(words);

@@ -41,8 +41,8 @@ pub use objects::{
     Version,
 };
 pub use packs::{
-    CachedFrom, Collected, DamagedPack, Evicted, ForeignPack, PackSource, Promoted, RepackError,
-    Repacked,
+    CacheCounter, CacheUse, CachedFrom, Collected, DamagedPack, Evicted, ForeignPack, PackSource,
+    Promoted, RepackError, Repacked,
 };
 pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError, Snapshot};

@@ -57,7 +57,7 @@ mod size;
 
 pub(crate) use cache::LISTS;
 use cache::{Cache, Replacement};
-pub use cache::{CachedFrom, Evicted, PackSource};
+pub use cache::{CacheCounter, CacheUse, CachedFrom, Evicted, PackSource};
 pub use collect::Collected;
 pub(crate) use collect::{Removal, Roots, Unreachable, since};
 pub use damaged::DamagedPack;

@@ -287,6 +287,7 @@ impl Repositories {
         rests: RestsOn,
     ) -> Result<QuarantineDir, ReceiveError> {
         if rests == RestsOn::Store {
+            self.inner.packs.count_request(identifier);
             return self.quarantine_dir(identifier).await;
         }
         let (inner, identifier) = (self.inner.clone(), identifier.clone());

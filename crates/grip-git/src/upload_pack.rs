@@ -85,6 +85,7 @@ impl Repositories {
             return Ok(Box::pin(stream::once(async move { Ok(packet) })));
         }
         if !repo.is_contributor() {
+            self.inner.packs.count_request(&repo.identifier);
             self.warm(&repo.identifier)?;
         }
         let size = self.inner.size(repo);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use grip_git::{MemoryUse, StagedTotals};
+use grip_git::{CacheUse, MemoryUse, StagedTotals};
 use grip_nostr::{Announcement, PublicKey, RepoAddr, values};
 use grip_purgatory::Counts;
 use grip_types::{Oid, RefName, Service};
@@ -88,6 +88,8 @@ pub struct Stats {
     pub contributed: StagedTotals,
     pub pushes: usize,
     pub git_memory: MemoryUse,
+    /// Packs of a cluster on this disk.
+    pub pack_cache: CacheUse,
     /// Removal of objects that nothing needs.
     pub collection: CollectionTotals,
     /// Identifiers at work, and those who wait for them.
@@ -134,6 +136,7 @@ impl Grasp {
             contributed: core.repositories.contributor_totals(),
             pushes: core.pushes.total(),
             git_memory: core.repositories.memory_use(),
+            pack_cache: core.repositories.cache_use(),
             collection: core.collecting.totals(),
             turns: core.lanes.in_use(),
             waiting: core.lanes.waiting(),

@@ -10,7 +10,7 @@ mod requests;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use futures_util::{Sink, Stream, StreamExt as _};
+use futures_util::{FutureExt as _, Sink, Stream, StreamExt as _, future::FusedFuture as _};
 use grip_types::{ClientNetwork, EventSource, Origin};
 use parking_lot::Mutex;
 use tokio::{
@@ -173,11 +173,12 @@ where
     let (checked, to_write) = mpsc::channel(CHECKED_BATCHES);
 
     let mut reading = Box::pin(reader::run(connection, stream, raw));
-    let sending = connection.send_queue.run(sink);
+    // Fused: which of them has ended by itself decides what is waited for in the end.
+    let sending = connection.send_queue.run(sink).fuse();
     let checking = events::check(connection, to_check, checked);
     let writing = events::write(connection, to_write);
     tokio::pin!(sending);
-    let events = async { tokio::join!(checking, writing) };
+    let events = async { tokio::join!(checking, writing) }.fuse();
     tokio::pin!(events);
     let mut requests = Box::pin(requests::run(connection));
 
@@ -212,13 +213,17 @@ where
         | Ending::Stopping
         | Ending::Unauthenticated
         | Ending::Stranger => {
-            let drained = async {
-                // Ends the race when nobody can be answered any more.
-                tokio::select! { _ = &mut events => {}, () = &mut sending => {} }
-            };
-            let _ = timeout(DRAIN_TIMEOUT, drained).await;
+            if !events.is_terminated() {
+                let drained = async {
+                    // Ends the race when nobody can be answered any more.
+                    tokio::select! { _ = &mut events => {}, () = &mut sending => {} }
+                };
+                let _ = timeout(DRAIN_TIMEOUT, drained).await;
+            }
             send_queue.close(ending.closing_frames(), false);
-            let _ = timeout(CLOSE_TIMEOUT, sending).await;
+            if !sending.is_terminated() {
+                let _ = timeout(CLOSE_TIMEOUT, sending).await;
+            }
         }
     }
     ending

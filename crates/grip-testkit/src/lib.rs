@@ -33,7 +33,7 @@ pub mod wire;
 pub mod yaml;
 
 pub use balancer::Balancer;
-pub use clock::clock_off_by;
+pub use clock::{Clock, clock_off_by};
 pub use events::Author;
 pub use fake_relay::FakeRelay;
 pub use git::{GitOutput, WorkTree};

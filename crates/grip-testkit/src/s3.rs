@@ -78,7 +78,11 @@ impl S3Server {
 
     /// Where clients speak with it.
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.gateway.address())
+        format!("http://{}", self.address())
+    }
+
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.gateway.address()
     }
 
     /// The server without its gateway.

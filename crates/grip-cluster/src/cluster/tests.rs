@@ -103,13 +103,16 @@ async fn a_node_takes_its_own_lead_again_at_once() {
     let first = a.acquire(LEASE).await.unwrap().expect("nobody leads");
     let again = a.acquire(LEASE).await.unwrap().expect("it is its own");
     assert_eq!(again.epoch(), first.epoch() + 1);
-    a.report(7).await.unwrap();
+    let cache = CacheUse { hits: 3, misses: 1 };
+    a.report(6, CacheUse::default()).await.unwrap();
+    a.report(7, cache).await.unwrap();
     a.keep_key("admin.token", "aa").await.unwrap();
     a.keep_key("admin.token", "bb").await.unwrap();
     let keys = a.keys().await.unwrap();
     assert_eq!(keys, [("admin.token".to_owned(), "aa".to_owned())]);
     let nodes = a.nodes().await.unwrap();
     assert_eq!((nodes[0].node.as_str(), nodes[0].seq), ("a", 7));
+    assert_eq!(nodes[0].cache_use(), cache);
     a.db().close().await;
 }
 

@@ -68,6 +68,7 @@ pub trait PackSource: Send + Sync {
 pub struct CachedFrom {
     source: Option<Arc<dyn PackSource>>,
     max_bytes: Option<u64>,
+    counter: CacheCounter,
 }
 
 impl CachedFrom {
@@ -76,7 +77,58 @@ impl CachedFrom {
         Self {
             source: Some(source),
             max_bytes,
+            counter: CacheCounter::default(),
         }
+    }
+
+    /// Has requests counted by `counter`.
+    #[must_use]
+    pub fn counted_by(self, counter: &CacheCounter) -> Self {
+        let counter = counter.clone();
+        Self { counter, ..self }
+    }
+}
+
+/// Requests of clients that need the objects of a store, by whether all its packs were on this disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    pub hits: u64,
+    /// Requests that waited for packs, also for those that another request had begun to fetch.
+    pub misses: u64,
+}
+
+impl CacheUse {
+    /// The part of the requests that waited for nothing; none if there were none.
+    pub fn hit_rate(&self) -> Option<f64> {
+        let all = self.hits.saturating_add(self.misses);
+        (all > 0).then(|| self.hits as f64 / all as f64)
+    }
+}
+
+/// Counts hits and misses since it was made. Clones are the same counter.
+#[derive(Clone, Debug, Default)]
+pub struct CacheCounter {
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl CacheCounter {
+    pub fn read(&self) -> CacheUse {
+        CacheUse {
+            hits: self.counts.hits.load(Ordering::Relaxed),
+            misses: self.counts.misses.load(Ordering::Relaxed),
+        }
+    }
+
+    fn count(&self, is_hit: bool) {
+        let counts = &*self.counts;
+        let count = if is_hit { &counts.hits } else { &counts.misses };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -189,6 +241,17 @@ impl Packs {
 
     pub(crate) fn is_cold(&self, identifier: &Identifier) -> bool {
         self.cache.is_cold(identifier)
+    }
+
+    /// Counts a request of a client, which is about to warm the store.
+    pub(crate) fn count_request(&self, identifier: &Identifier) {
+        if self.is_cached() {
+            self.cache.from.counter.count(!self.is_cold(identifier));
+        }
+    }
+
+    pub(crate) fn cache_use(&self) -> CacheUse {
+        self.cache.from.counter.read()
     }
 
     pub(crate) fn cold(&self) -> Vec<Identifier> {

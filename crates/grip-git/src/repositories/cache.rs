@@ -5,7 +5,7 @@ use std::io;
 use grip_types::Identifier;
 
 use super::{RepoError, Repositories};
-use crate::packs::Evicted;
+use crate::packs::{CacheUse, Evicted};
 
 impl Repositories {
     /// Says whether packs of an identifier are not on this disk.
@@ -67,6 +67,11 @@ impl Repositories {
             }
         }
         Ok(true)
+    }
+
+    /// How often requests of clients found all packs on this disk.
+    pub fn cache_use(&self) -> CacheUse {
+        self.inner.packs.cache_use()
     }
 
     /// Waits until a pack was noted, or was fetched. Cancel safe.

@@ -9,8 +9,8 @@ use std::{
 };
 
 use grip_git::{
-    Applied, CachedFrom, ChangeLog, DamagedPack, GarbageRemoval, LoggedBy, LoggedChange,
-    LoggedState, PackFile, PackSource, Payer, Protocol, RepackError, Repositories,
+    Applied, CacheCounter, CachedFrom, ChangeLog, DamagedPack, GarbageRemoval, LoggedBy,
+    LoggedChange, LoggedState, PackFile, PackSource, Payer, Protocol, RepackError, Repositories,
 };
 use grip_types::{Oid, RepoAddr};
 use parking_lot::Mutex;
@@ -412,6 +412,45 @@ async fn packs_that_were_not_used_for_long_are_evicted_and_come_back() {
     for repo in &repos {
         assert!(unbounded.fsck(repo).await.unwrap().is_clean);
     }
+}
+
+/// A clone or a push that finds all packs on the disk is a hit; one that waits for them is a miss. What the
+/// node does of its own accord counts as neither, and a restart goes on where the counter is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_count_as_hits_or_misses_of_the_cache() {
+    let (leader, log) = logged();
+    let (repo, _) = story(&leader).await;
+    let used = |of: &Sandbox| (of.cache_use().hits, of.cache_use().misses);
+    let counter = CacheCounter::default();
+    let source = Arc::clone(&log) as Arc<dyn PackSource>;
+    let cached_from = CachedFrom::new(source, Some(0)).counted_by(&counter);
+    let copy = Sandbox::with(|options| options.cached_from = cached_from.clone());
+    log.replay(&copy, 0);
+    let clone = |of: &Sandbox| {
+        let cloning = of.upload_pack(&repo, Protocol::V2, Payer::Unknown, tokio::io::empty());
+        drop(cloning.unwrap());
+    };
+    assert_eq!(copy.cache_use().hit_rate(), None);
+    clone(&copy);
+    assert_eq!(used(&copy), (0, 1));
+    clone(&copy);
+    assert_eq!(used(&copy), (1, 1));
+    assert_eq!(copy.cache_use().hit_rate(), Some(0.5));
+    assert_eq!(copy.evict().unwrap().stores, 1);
+    copy.warm(&repo.identifier).unwrap();
+    assert_eq!(used(&copy), (1, 1), "nobody asked for it");
+    let copy = Sandbox {
+        repositories: open(copy.dir.path(), |options| options.cached_from = cached_from),
+        dir: copy.dir,
+    };
+    let pack = Work::example().pack("", &["--all"]);
+    drop(copy.receive(&repo, &pack).await.unwrap());
+    assert_eq!(used(&copy), (2, 1));
+    // A node alone has no cache.
+    let (alone, repo) = Sandbox::published(&Work::example()).await;
+    let cloning = alone.upload_pack(&repo, Protocol::V2, Payer::Unknown, tokio::io::empty());
+    drop(cloning.unwrap());
+    assert_eq!(used(&alone), (0, 0));
 }
 
 /// A repository of more pushes than packs are to lie in a store.

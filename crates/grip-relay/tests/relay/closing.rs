@@ -87,6 +87,23 @@ async fn a_stopping_relay_answers_what_is_under_way_and_says_goodbye() {
     client.ended().await;
 }
 
+/// The answer of the first event cannot be sent while the second is still being decided, by a client that
+/// has closed its own side already.
+#[tokio::test]
+async fn a_connection_that_breaks_while_its_last_events_are_decided_just_ends() {
+    let node = Node::start();
+    node.policy.gate.send_replace(false);
+    let mut client = node.connect();
+    client.stop_reading();
+    client.text(r#"["EVENT", {}]"#).await;
+    client
+        .event(&Author::new().event(1617, "", &[], now()))
+        .await;
+    client.hang_up();
+    client.ended().await;
+    assert_eq!(node.relay.stats().connections.get(), 0);
+}
+
 #[tokio::test]
 async fn a_close_frame_ends_the_connection() {
     let node = Node::start();

@@ -330,6 +330,11 @@ impl Client {
         self.to_relay = None;
     }
 
+    /// Takes nothing from the relay any more: what it sends fails.
+    pub fn stop_reading(&mut self) {
+        self.from_relay.close();
+    }
+
     /// Waits until the relay is done with this connection.
     pub async fn ended(self) {
         timeout(DEADLINE, self.served).await.unwrap().unwrap();

@@ -1,6 +1,6 @@
 //! Gateway in front of an S3 server: puts its conditional writes in order, and misbehaves when told to.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -29,6 +29,8 @@ pub enum S3Fault {
     Flaky { one_in: usize },
     /// Every request waits until the gate is open.
     Held(Gate),
+    /// Every request is passed on so much later.
+    Slow(Duration),
 }
 
 /// A gateway that ends when dropped.
@@ -132,6 +134,10 @@ impl Shared {
             },
             Some(S3Fault::Held(gate)) => {
                 gate.pass().await;
+                Fate::Passed
+            }
+            Some(S3Fault::Slow(delay)) => {
+                tokio::time::sleep(delay).await;
                 Fate::Passed
             }
         }

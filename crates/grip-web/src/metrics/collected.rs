@@ -136,6 +136,8 @@ impl Collected {
         counter(out, "git_processes_refused", "Git processes not started for lack of memory", git.refused)?;
         gauge(out, "git_memory_used_bytes", "Memory that git processes may take at this moment", git.used_bytes)?;
         gauge(out, "git_memory_limit_bytes", "Memory that git processes may take at most", git.limit_bytes)?;
+        let requests = [("hit", stats.pack_cache.hits), ("miss", stats.pack_cache.misses)];
+        counters(out, "pack_cache_requests", "Clones, fetches, pushes and pages on a node of a cluster, by whether all packs they needed were on its disk", "result", requests)?;
         let collection = stats.collection;
         counter(out, "collection_objects", "Unreachable objects removed from repositories", collection.objects)?;
         counter(out, "collection_bytes", "Bytes that packs became smaller by when unreachable objects were removed", collection.bytes)?;

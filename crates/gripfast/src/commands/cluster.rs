@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use grip_cluster::{Cluster, Member, NodeStatus, Snapshot, State, StoredTotals};
+use grip_git::CacheUse;
 use serde_json::json;
 
 use crate::{
@@ -108,6 +109,15 @@ fn stored_line(stored: &StoredTotals) -> String {
     )
 }
 
+/// `98.3% of 1200`, or a dash where nobody asked for anything.
+fn hits_cell(cache: CacheUse) -> String {
+    let rate = cache.hit_rate();
+    rate.map_or_else(
+        || "–".to_owned(),
+        |rate| format!("{:.1}% of {}", rate * 100.0, cache.hits + cache.misses),
+    )
+}
+
 struct Status {
     state: State,
     nodes: Vec<NodeStatus>,
@@ -143,6 +153,9 @@ impl Status {
                 "address": node.address,
                 "role": self.role(node),
                 "records_behind": self.lag(node),
+                "cache_hits": node.cache_hits,
+                "cache_misses": node.cache_misses,
+                "cache_hit_rate": node.cache_use().hit_rate(),
                 "seen_at_ms": node.seen_at,
             })
         });
@@ -162,11 +175,20 @@ impl Status {
     }
 
     fn page(&self, now: Now) -> String {
-        let mut table = Table::new(["node", "role", "address", "behind", "last seen"], 0);
+        let head = [
+            "node",
+            "role",
+            "address",
+            "behind",
+            "cache hits",
+            "last seen",
+        ];
+        let mut table = Table::new(head, 0);
         for node in &self.nodes {
             let (role, lag) = (self.role(node), self.lag(node));
             let seen = now.millis(node.seen_at);
-            table.row([&node.node, &role, &node.address, &lag, &seen]);
+            let hits = hits_cell(node.cache_use());
+            table.row([&node.node, &role, &node.address, &lag, &hits, &seen]);
         }
         let State { epoch, seq, .. } = self.state;
         let snapshot = self.snapshot.as_ref().map_or_else(String::new, |snapshot| {
@@ -177,5 +199,57 @@ impl Status {
             "epoch {epoch}, {seq} records{snapshot}\n{stored}\n{}",
             table.render()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, seq: i64, (cache_hits, cache_misses): (i64, i64)) -> NodeStatus {
+        NodeStatus {
+            node: name.to_owned(),
+            address: "10.0.0.1:7334".to_owned(),
+            seq,
+            seen_at: 1_000_000,
+            cache_hits,
+            cache_misses,
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_shown_with_lag_and_hit_rate_of_every_node() {
+        let status = Status {
+            state: State {
+                epoch: 3,
+                leader: "a".to_owned(),
+                address: "10.0.0.1:7334".to_owned(),
+                left_ms: 1,
+                seq: 40,
+                digest: String::new(),
+                trimmed: 0,
+            },
+            nodes: vec![node("a", 40, (1_180, 20)), node("b", 38, (0, 0))],
+            snapshot: None,
+            stored: None,
+            is_led: true,
+            now_ms: 1_001_000,
+        };
+        let page = status.page(Now::at(1_001));
+        let mut rows = page.lines().skip_while(|line| !line.contains("cache hits"));
+        rows.next();
+        let row = |name, role, behind, hits| {
+            let cells = [name, role, "10.0.0.1:7334", behind, hits, "1s", "ago"];
+            cells.join(" ")
+        };
+        let expected = [
+            row("a", "leader", "0", "98.3% of 1200"),
+            row("b", "follower", "2", "–"),
+        ];
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(rows.map(words).collect::<Vec<_>>(), expected);
+        let json = status.json();
+        assert_eq!(json["nodes"][0]["cache_hit_rate"], 1_180.0 / 1_200.0);
+        assert!(json["nodes"][1]["cache_hit_rate"].is_null());
     }
 }

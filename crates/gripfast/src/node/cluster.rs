@@ -159,7 +159,7 @@ impl Joined {
         // Reported meanwhile, so that the log is not trimmed.
         let applied = tokio::select! {
             applied = catching_up => applied.context("cannot follow the cluster")?,
-            never = report(&cluster, &follower) => match never {},
+            never = report(&follower) => match never {},
         };
         tracing::info!(
             cluster = name,
@@ -260,7 +260,7 @@ impl Joined {
         readiness: &Readiness,
     ) -> anyhow::Result<Option<Lease>> {
         let applied = self.follower.applied();
-        self.cluster.report(applied.seq).await?;
+        self.follower.report().await?;
         let state = self.cluster.state().await?;
         let state = state.context("the database does not know the cluster any more")?;
         let own = &self.cluster.member().node;
@@ -383,9 +383,9 @@ pub(super) fn refuse_copy(settings: &Settings) -> anyhow::Result<()> {
 }
 
 /// Says again and again how far a node has followed.
-async fn report(cluster: &Cluster, follower: &Follower) -> Infallible {
+async fn report(follower: &Follower) -> Infallible {
     loop {
-        if let Err(error) = cluster.report(follower.applied().seq).await {
+        if let Err(error) = follower.report().await {
             tracing::debug!(%error, "failed to report the position of this node");
         }
         sleep(LOOK_EVERY).await;

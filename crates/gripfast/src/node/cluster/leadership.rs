@@ -54,7 +54,6 @@ impl Leadership {
             }
         });
         let noting = note_positions(
-            lease.clone(),
             Arc::clone(&log),
             Arc::clone(&position),
             group.token(),
@@ -175,7 +174,6 @@ pub(crate) async fn lost(leadership: Option<&Leadership>) -> String {
 
 /// Notes again and again how far this disk is, here and for everybody.
 async fn note_positions(
-    lease: Lease,
     log: Arc<Log>,
     position: Arc<Position>,
     stop: CancellationToken,
@@ -192,7 +190,7 @@ async fn note_positions(
                     noted = Some(now.clone());
                 }
             }
-            if let Err(error) = lease.cluster().report(now.seq).await {
+            if let Err(error) = log.report(&now).await {
                 tracing::debug!(%error, "failed to report the position of the leader");
             }
             sleep(NOTE_EVERY).await;

@@ -22,6 +22,22 @@ fn fetches(cluster: &Cluster) -> BTreeMap<String, usize> {
     fetches
 }
 
+/// Hits and misses of a node, once it has told of so many requests.
+async fn cache_use(cluster: &Cluster, at: usize, requests: u64) -> Result<(u64, u64)> {
+    until_ok("the node tells of its requests", async || {
+        let node = cluster.status().await?["nodes"][at].clone();
+        let count = |name: &str| {
+            node[name]
+                .as_u64()
+                .with_context(|| format!("no {name}: {node}"))
+        };
+        let (hits, misses) = (count("cache_hits")?, count("cache_misses")?);
+        ensure!(hits + misses <= requests, "{node}");
+        Ok((hits + misses == requests).then_some((hits, misses)))
+    })
+    .await
+}
+
 /// A node with an empty disk is ready before it has a single pack: it lists refs, holds clones until their
 /// packs are there, and fetches each file once for all of them.
 #[tokio::test(flavor = "multi_thread")]
@@ -38,12 +54,12 @@ async fn a_node_that_joins_serves_before_it_has_fetched_everything() -> Result<(
     let url = local.url(&cluster.nodes[1]);
     let clones = join_all((0..6).map(|_| WorkTree::clone(&url, &[])));
     let opening = async {
-        until_true("packs are asked for", || !fetches(&cluster).is_empty()).await?;
+        let used = cache_use(&cluster, 1, 6).await;
         gate.open();
-        anyhow::Ok(())
+        used
     };
-    let (clones, opened) = tokio::join!(clones, opening);
-    opened?;
+    let (clones, used) = tokio::join!(clones, opening);
+    ensure!(used? == (0, 6), "a clone did not wait");
     for clone in clones {
         ensure!(clone?.tip("HEAD")? == local.tip);
     }
@@ -51,6 +67,12 @@ async fn a_node_that_joins_serves_before_it_has_fetched_everything() -> Result<(
     ensure!(fetches.len() == 2, "a pack and its index: {fetches:?}");
     ensure!(fetches.values().all(|count| *count == 1), "{fetches:?}");
     cluster.s3().fault(None);
+    WorkTree::clone(&url, &[]).await?;
+    ensure!(cache_use(&cluster, 1, 7).await? == (1, 6));
+    let database = cluster.server.url();
+    let status = ["cluster", "status", "--database-url", &database];
+    let shown = cluster.nodes[0].run(&status).await?;
+    ensure!(shown.contains("14.3% of 7"), "{shown}");
     cluster.stop_and_compare().await
 }
 

@@ -1,134 +1,280 @@
 //! Faults at random under a workload, and a ledger of all that was acknowledged: the short form of
 //! `cargo xtask campaign cluster`.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use grip_testkit::{Balancer, git};
+use futures_util::future::{join_all, try_join_all};
+use grip_testkit::{Node, PostgresServer, RedisServer, S3Fault, S3Server, http::Connection};
 use rustix::process::Signal;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+};
 
-use super::scene::Cluster;
+use super::scene::{Cluster, Surroundings};
 use crate::crash::{
     ledger::Ledger,
     workload::{self, Maintainer, Random},
 };
 
-/// Faults per test. The campaign sets it higher.
+const NODES: usize = 3;
+const CLIENTS: usize = 8;
+/// Faults that overlap.
+const AT_ONCE: u32 = 2;
+/// Ledgers that are checked after a round; all are in the end.
+const CHECKED: usize = 2;
+
+/// Faults per test; each kind is among them. The campaign sets it higher.
 fn faults() -> u32 {
-    std::env::var("GRIPFAST_CLUSTER_FAULTS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(6)
+    chosen("GRIPFAST_CLUSTER_FAULTS").unwrap_or(Fault::ALL.len() as u32)
 }
 
-/// For another node to lead, if the one that is struck did.
-const LONG_ENOUGH: Duration = Duration::from_secs(8);
+/// Which faults, in which order.
+fn seed() -> u64 {
+    chosen("GRIPFAST_CLUSTER_SEED").unwrap_or(11)
+}
+
+fn chosen<T: std::str::FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Shorter than half of the faults last, so that another node leads.
+const LEASE: (&str, &str) = ("GRIPFAST_CLUSTER_LEASE", "2s");
+/// A fault lasts up to so many milliseconds.
+const LONGEST_MS: u64 = 4_000;
+const SHORTEST_MS: u64 = 200;
+/// How far clocks are off, in seconds: far beyond every lease, and short of what uploads wait for their
+/// events.
+const CLOCKS: [i64; 3] = [-300, 0, 300];
+const SLOW_STORE: Duration = Duration::from_millis(400);
 
 /// What happens to a cluster.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     Kill,
     Pause,
     /// Nothing gets through between a node and the database.
-    Cut,
+    DatabaseCut,
+    /// The same between a node and the object store.
+    StoreCut,
+    ClockJump,
     DatabaseRestart,
+    /// The database stands still, and its connections stay open.
+    DatabasePause,
+    StoreDown,
+    /// Some requests fail, and some that were made are said to have failed.
+    StoreFlaky,
+    StoreSlow,
+    /// The server that limits are shared by stands still.
+    RedisPause,
 }
 
-/// Nothing acknowledged is lost, no claim is served without its proof, what one client reads never goes
-/// back, and all nodes end equal, whatever happens to them and to the database.
+impl Fault {
+    const ALL: [Self; 11] = [
+        Self::Kill,
+        Self::Pause,
+        Self::DatabaseCut,
+        Self::StoreCut,
+        Self::ClockJump,
+        Self::DatabaseRestart,
+        Self::DatabasePause,
+        Self::StoreDown,
+        Self::StoreFlaky,
+        Self::StoreSlow,
+        Self::RedisPause,
+    ];
+}
+
+/// All that a fault may befall beside what is around one node.
+struct Parts<'c> {
+    nodes: &'c [Node],
+    database: Mutex<&'c mut PostgresServer>,
+    store: &'c S3Server,
+    redis: &'c RedisServer,
+}
+
+/// A fault with its place and time.
+#[derive(Clone, Copy, Debug)]
+struct Strike {
+    fault: Fault,
+    victim: usize,
+    after: Duration,
+    lasts: Duration,
+    clock: i64,
+}
+
+/// Strikes at random, with every kind of fault as often as any other.
+struct Strikes {
+    random: Random,
+    /// Kinds that are still to come before the first comes again.
+    left: Vec<Fault>,
+    struck: BTreeMap<Fault, u32>,
+}
+
+impl Strikes {
+    fn new(seed: u64) -> Self {
+        Self {
+            random: Random::new(seed),
+            left: Vec::new(),
+            struck: BTreeMap::new(),
+        }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.random.below(bound as u64) as usize
+    }
+
+    fn next(&mut self) -> Strike {
+        if self.left.is_empty() {
+            self.left.extend(Fault::ALL);
+        }
+        let at = self.below(self.left.len());
+        let fault = self.left.swap_remove(at);
+        *self.struck.entry(fault).or_default() += 1;
+        let lasts = SHORTEST_MS + self.random.below(LONGEST_MS - SHORTEST_MS);
+        Strike {
+            fault,
+            victim: self.below(NODES),
+            after: Duration::from_millis(self.random.below(1_500)),
+            lasts: Duration::from_millis(lasts),
+            clock: CLOCKS[self.below(CLOCKS.len())],
+        }
+    }
+}
+
+/// Nothing acknowledged is lost, no claim is served without its proof, no two states are served at once, what
+/// one client reads never goes back, and all nodes end equal, whatever happens to them, the database, the
+/// object store and Redis.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_over_random_faults() -> Result<()> {
-    let seed = 11;
-    let (mut cluster, cables) = Cluster::start_cabled(3).await?;
-    let mut maintainers = Vec::new();
-    for node in &cluster.nodes {
-        maintainers.push(Maintainer::announced_as(node, &cluster.nodes[0])?);
+    let (seed, began) = (seed(), Instant::now());
+    let redis = RedisServer::start().await?;
+    let redis_url = redis.url();
+    let env = [LEASE, ("GRIPFAST_REDIS_URL", &*redis_url)];
+    let (mut cluster, surroundings) = Cluster::start_exposed(NODES, &env).await?;
+    let mut clients = Vec::new();
+    for first in 0..CLIENTS {
+        clients.push(Client {
+            maintainer: Maintainer::new(&cluster.nodes[0])?,
+            ledger: Ledger::default(),
+            first,
+        });
     }
-    let readers = maintainers.iter().map(|maintainer| {
-        let places = cluster.nodes.iter().map(|node| maintainer.url_at(node));
-        Reader::new(places.collect())
+    let ports: Vec<u16> = cluster.nodes.iter().map(Node::port).collect();
+    let readers = clients.iter().map(|client| Reader {
+        ports: ports.clone(),
+        path: client.maintainer.path(),
+        tips: Vec::new(),
     });
     let mut readers: Vec<Reader> = readers.collect();
-    let reading = async {
-        futures_util::future::join_all(readers.iter_mut().map(Reader::read_on)).await;
-    };
-    let told = tokio::select! {
-        told = play(&mut cluster, &cables, &mut maintainers, seed) => told?,
-        () = reading => unreachable!("readers read on"),
-    };
-    let mut read = 0;
-    for (reader, maintainer) in readers.iter().zip(&maintainers) {
-        reader.never_went_back(&maintainer.history()?)?;
-        read += reader.tips.len();
+    let mut strikes = Strikes::new(seed);
+    // Everybody has something to lose, also where the machine is slower than the faults.
+    let begun = clients
+        .iter_mut()
+        .map(|client| client.cycle(&cluster.nodes[client.first % NODES]));
+    try_join_all(begun).await?;
+    tokio::select! {
+        played = play(&mut cluster, (&surroundings, &redis), &mut clients, &mut strikes) => {
+            played.with_context(|| format!("seed {seed}, {:?}", strikes.struck))?;
+        }
+        _ = join_all(readers.iter_mut().map(Reader::read_on)) => unreachable!("readers read on"),
     }
+    let mut read = 0;
+    for (reader, client) in readers.iter().zip(&mut clients) {
+        client.ledger.check(&cluster.nodes[0]).await?;
+        reader.never_went_back(client.maintainer.history())?;
+        read += reader.tips.len();
+        println!("{}", client.ledger.summary());
+    }
+    let acknowledged: usize = clients.iter().map(|it| it.ledger.acknowledged()).sum();
+    ensure!(acknowledged > 0, "the workload got nothing done");
     ensure!(read > 0, "nobody read anything");
-    println!("seed {seed}: {} faults, {told}, {read} reads", faults());
+    println!(
+        "seed {seed}: {:?}; {acknowledged} acknowledged, {read} reads, {:.0?}",
+        strikes.struck,
+        began.elapsed()
+    );
+    let leader = cluster.leader().await?;
+    cluster.nodes[leader].run(&["check"]).await?;
     cluster.stop_and_compare().await
 }
 
-/// Works, strikes and checks, round after round; says how much was acknowledged.
+/// Works, strikes, recovers and checks, round after round.
 async fn play(
     cluster: &mut Cluster,
-    cables: &[Balancer],
-    maintainers: &mut [Maintainer],
-    seed: u64,
-) -> Result<String> {
-    let mut random = Random::new(seed);
-    let mut ledger = Ledger::default();
-    for round in 0..faults() {
-        let pause = random.below(1_500);
-        let victim = usize::try_from(random.below(3))?;
-        let fault = match random.below(5) {
-            0 | 1 => Fault::Kill,
-            2 => Fault::Pause,
-            3 => Fault::Cut,
-            _ => Fault::DatabaseRestart,
+    (surroundings, redis): (&[Surroundings], &RedisServer),
+    clients: &mut [Client],
+    strikes: &mut Strikes,
+) -> Result<()> {
+    let mut struck = 0;
+    while struck < faults() {
+        let count = AT_ONCE.min(faults() - struck);
+        let round: Vec<Strike> = (0..count).map(|_| strikes.next()).collect();
+        struck += count;
+        let (nodes, database, store) = cluster.parts();
+        let parts = Parts {
+            nodes,
+            database: Mutex::new(database),
+            store,
+            redis,
         };
-        let at = usize::try_from(random.below(3))?;
-        let working = workload::work(&cluster.nodes[at], maintainers, &mut ledger);
-        tokio::select! {
-            // Errors of the work are the fault as its clients see it.
-            _ = working => {}
-            // Not a wait for something to happen: the moment of the fault is the experiment.
-            () = tokio::time::sleep(Duration::from_millis(pause)) => {}
-        }
-        let told =
-            format!("seed {seed}, round {round}, {fault:?} of node-{victim} after {pause} ms");
-        strike(cluster, &cables[victim], fault, victim)
-            .await
-            .with_context(|| told.clone())?;
-        recover(cluster).await.with_context(|| told.clone())?;
-        let asked = usize::try_from(random.below(3))?;
-        ledger
-            .check(&cluster.nodes[asked])
-            .await
-            .with_context(|| told.clone())?;
+        let striking = round
+            .iter()
+            .map(|it| it.strike(&parts, &surroundings[it.victim]));
+        let working = join_all(clients.iter_mut().map(|client| client.work(nodes)));
+        let told = tokio::select! {
+            // Clients see the faults, and are cut off when they are over.
+            _ = working => unreachable!("clients work on"),
+            told = try_join_all(striking) => told,
+        };
+        told.with_context(|| format!("{round:?}"))?;
+        let checked = recover(cluster, clients, strikes).await;
+        checked.with_context(|| format!("after {struck} faults, the last {round:?}"))?;
     }
-    ensure!(ledger.acknowledged() > 0, "the workload got nothing done");
-    Ok(ledger.summary())
+    Ok(())
+}
+
+/// Somebody who works on a repository at one node after the other.
+struct Client {
+    maintainer: Maintainer,
+    ledger: Ledger,
+    first: usize,
+}
+
+impl Client {
+    async fn cycle(&mut self, node: &Node) -> Result<()> {
+        workload::cycle(node, &mut self.maintainer, &mut self.ledger).await
+    }
+
+    async fn work(&mut self, nodes: &[Node]) {
+        for node in nodes.iter().cycle().skip(self.first) {
+            if self.cycle(node).await.is_err() {
+                // As people do: a node that is down would be asked thousands of times.
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
 }
 
 /// Somebody who reads one branch again and again, each time at the next node.
 struct Reader {
-    places: Vec<String>,
+    ports: Vec<u16>,
+    path: String,
     /// What was read, in the order in which it was.
     tips: Vec<String>,
 }
 
 impl Reader {
-    fn new(places: Vec<String>) -> Self {
-        Self {
-            places,
-            tips: Vec::new(),
-        }
-    }
-
     async fn read_on(&mut self) {
-        for place in self.places.clone().iter().cycle() {
+        let mut pace = interval(Duration::from_millis(50));
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for port in self.ports.clone().iter().cycle() {
+            pace.tick().await;
             // A node that is down, or cannot tell whether it is up to date, shows nothing.
-            if let Ok(refs) = git::ls_remote(place).await {
-                let main = refs.into_iter().find(|(name, _)| name == "refs/heads/main");
-                self.tips.extend(main.map(|(_, tip)| tip));
+            let reading = timeout(Duration::from_secs(2), main_at(*port, &self.path));
+            if let Ok(Ok(Some(tip))) = reading.await {
+                self.tips.push(tip);
             }
         }
     }
@@ -145,37 +291,92 @@ impl Reader {
     }
 }
 
-async fn strike(
-    cluster: &mut Cluster,
-    cable: &Balancer,
-    fault: Fault,
-    victim: usize,
-) -> Result<()> {
-    match fault {
-        Fault::Kill => cluster.nodes[victim].kill(),
-        Fault::Pause => {
-            cluster.nodes[victim].signal(Signal::STOP)?;
-            tokio::time::sleep(LONG_ENOUGH).await;
-            cluster.nodes[victim].signal(Signal::CONT)?;
-        }
-        Fault::Cut => {
-            cable.block();
-            tokio::time::sleep(LONG_ENOUGH).await;
-            cable.unblock();
-        }
-        Fault::DatabaseRestart => cluster.server.restart().await?,
-    }
-    Ok(())
+/// Where a node shows `main`, without a process of git for it.
+async fn main_at(port: u16, path: &str) -> Result<Option<String>> {
+    let mut connection = Connection::open(port).await?;
+    let path = format!("{path}/info/refs?service=git-upload-pack");
+    let response = connection.get(&path).await?;
+    ensure!(response.status == 200, "{}", response.status);
+    let text = response.text();
+    let mut lines = text.lines();
+    let main = lines.find_map(|line| line.strip_suffix(" refs/heads/main"));
+    Ok(main
+        .and_then(|line| line.get(line.len() - 40..))
+        .map(str::to_owned))
 }
 
-/// Starts what has ended, as a service manager does, until all nodes have caught up. One that was struck may
-/// find out meanwhile that it does not lead any more, and end.
-async fn recover(cluster: &mut Cluster) -> Result<()> {
-    for _ in 0..3 {
+impl Strike {
+    async fn strike(&self, parts: &Parts<'_>, around: &Surroundings) -> Result<()> {
+        // Not a wait for something to happen: the moment of the fault is the experiment.
+        sleep(self.after).await;
+        let (victim, store) = (&parts.nodes[self.victim], parts.store);
+        match self.fault {
+            Fault::Kill => victim.signal(Signal::KILL)?,
+            Fault::Pause => {
+                victim.signal(Signal::STOP)?;
+                sleep(self.lasts).await;
+                victim.signal(Signal::CONT)?;
+            }
+            Fault::DatabaseCut => {
+                around.to_database.block();
+                sleep(self.lasts).await;
+                around.to_database.unblock();
+            }
+            Fault::StoreCut => {
+                around.to_store.block();
+                sleep(self.lasts).await;
+                around.to_store.unblock();
+            }
+            Fault::ClockJump => {
+                around.clock.set_off_by(self.clock)?;
+                sleep(self.lasts).await;
+            }
+            Fault::DatabaseRestart => parts.database.lock().await.restart().await?,
+            Fault::DatabasePause => {
+                let server = parts.database.lock().await;
+                server.freeze()?;
+                sleep(self.lasts).await;
+                server.thaw()?;
+            }
+            Fault::RedisPause => {
+                parts.redis.freeze()?;
+                sleep(self.lasts).await;
+                parts.redis.thaw()?;
+            }
+            Fault::StoreDown => self.with(store, S3Fault::Unavailable).await,
+            Fault::StoreFlaky => self.with(store, S3Fault::Flaky { one_in: 3 }).await,
+            Fault::StoreSlow => self.with(store, S3Fault::Slow(SLOW_STORE)).await,
+        }
+        Ok(())
+    }
+
+    async fn with(&self, store: &S3Server, fault: S3Fault) {
+        store.fault(Some(fault));
+        sleep(self.lasts).await;
+        store.fault(None);
+    }
+}
+
+/// Starts what has ended, as a service manager does, until all nodes have caught up, and looks at what some
+/// clients were told. A node that was struck may find out meanwhile that it does not lead any more, and end.
+async fn recover(
+    cluster: &mut Cluster,
+    clients: &mut [Client],
+    strikes: &mut Strikes,
+) -> Result<()> {
+    for _ in 0..5 {
         cluster.start_ended().await?;
         cluster.leader().await?;
+        // A follower that begins to lead listens again after a moment.
+        cluster.start_ended().await?;
         cluster.settle().await?;
+        cluster.has_all_packs().await?;
         if cluster.nodes.iter_mut().all(|node| node.is_running()) {
+            let asked = &cluster.nodes[strikes.below(NODES)];
+            let first = strikes.below(clients.len());
+            for at in first..first + CHECKED {
+                clients[at % CLIENTS].ledger.check(asked).await?;
+            }
             return Ok(());
         }
     }

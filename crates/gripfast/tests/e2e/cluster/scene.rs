@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::{Context as _, Result, ensure};
 use grip_store::{EventStore, Limits, Options};
 use grip_testkit::{
-    Balancer, DEADLINE, LocalProject, Node, PostgresServer, S3Server, git, until_ok,
+    Balancer, Clock, DEADLINE, LocalProject, Node, PostgresServer, S3Server, git, until_ok,
     while_advancing,
 };
 use nostr::prelude::Event;
@@ -45,6 +45,13 @@ impl Packs {
         node.set_env("GRIPFAST_CLUSTER_PACKS", &place);
         Ok(())
     }
+}
+
+/// What one node depends on.
+pub struct Surroundings {
+    pub to_database: Balancer,
+    pub to_store: Balancer,
+    pub clock: Clock,
 }
 
 /// Nodes on one server and one store of packs.
@@ -101,16 +108,57 @@ impl Cluster {
         let mut cluster = Self::start(0).await?;
         let mut cables = Vec::new();
         for _ in 0..count {
-            let (url, port) = (cluster.server.url(), cluster.server.port());
-            let cable = Balancer::start(vec![([127, 0, 0, 1], port).into()]).await?;
-            let through = format!(":{}", cable.address().port());
-            let url = url.replace(&format!(":{port}"), &through);
+            let (cable, url) = cluster.cable_to_database().await?;
             let node = cluster.prepare()?;
             node.set_env("DATABASE_URL", &url);
             node.launch().await?;
             cables.push(cable);
         }
         Ok((cluster, cables))
+    }
+
+    async fn cable_to_database(&self) -> Result<(Balancer, String)> {
+        let (url, port) = (self.server.url(), self.server.port());
+        let cable = Balancer::start(vec![([127, 0, 0, 1], port).into()]).await?;
+        let through = format!(":{}", cable.address().port());
+        let url = url.replace(&format!(":{port}"), &through);
+        Ok((cable, url))
+    }
+
+    /// Starts so many nodes with packs in a bucket, each with cables and a clock of its own.
+    pub async fn start_exposed(
+        count: usize,
+        env: &[(&str, &str)],
+    ) -> Result<(Self, Vec<Surroundings>)> {
+        let mut cluster = Self::start_on_with(Packs::s3().await?, 0, env).await?;
+        let mut surroundings = Vec::new();
+        for _ in 0..count {
+            let (to_database, database_url) = cluster.cable_to_database().await?;
+            let to_store = Balancer::start(vec![cluster.s3().address()]).await?;
+            let node = cluster.prepare()?;
+            let clock = Clock::new(node.work_dir())?;
+            node.set_env("DATABASE_URL", &database_url);
+            let endpoint = format!("http://{}", to_store.address());
+            node.set_env("AWS_ENDPOINT_URL", &endpoint);
+            for (name, value) in clock.settings()? {
+                node.set_env(&name, &value);
+            }
+            node.launch().await?;
+            surroundings.push(Surroundings {
+                to_database,
+                to_store,
+                clock,
+            });
+        }
+        Ok((cluster, surroundings))
+    }
+
+    /// What faults befall, beside each other.
+    pub fn parts(&mut self) -> (&[Node], &mut PostgresServer, &S3Server) {
+        let Packs::S3(store) = &self.packs else {
+            panic!("the packs of this cluster are in a directory")
+        };
+        (&self.nodes, &mut self.server, store)
     }
 
     /// Starts so many nodes that clients know by the address of a balancer alone. To them it is one
@@ -243,12 +291,20 @@ impl Cluster {
         .await
     }
 
-    /// Starts the nodes that have ended, as a service manager does.
+    /// Waits until every node is ready, and starts those that have ended as a service manager does: once
+    /// more where one ends before it is ready. A new leader ends the sessions of the one before it, also
+    /// those of its next life.
     pub async fn start_ended(&mut self) -> Result<()> {
         for node in &mut self.nodes {
-            if !node.is_running() {
-                node.launch().await?;
-            }
+            let started = until_ok("the node is ready", async || {
+                if !node.is_running() {
+                    node.spawn()?;
+                }
+                let ready = node.get("/readyz").await;
+                Ok(ready.is_ok_and(|it| it.status == 200).then_some(()))
+            });
+            let started = started.await;
+            started.with_context(|| format!("log:\n{}", node.log()))?;
         }
         Ok(())
     }

@@ -1,6 +1,9 @@
 //! Everything the node has acknowledged, and whether it is still served.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{Node, RelayClient, git};
@@ -11,9 +14,36 @@ use serde_json::json;
 #[derive(Default)]
 pub struct Ledger {
     events: BTreeMap<EventId, Event>,
-    /// `(url, ref)` → tip; later pushes of one ref replace earlier.
-    pushes: BTreeMap<(String, String), String>,
+    /// Events whose deletion was acknowledged.
+    deleted: BTreeSet<EventId>,
+    /// By the path of the repository and the name of the ref.
+    refs: BTreeMap<(String, String), RefHistory>,
+    /// Acknowledged updates of refs.
+    updates: usize,
     checks: u32,
+}
+
+/// How often a repository that could not be read whole is read again.
+const FSCK_RETRIES: usize = 3;
+
+/// Where a ref was to go, one place after the other; none where it was to be removed.
+#[derive(Default)]
+struct RefHistory {
+    attempts: Vec<Option<String>>,
+    /// The last of them that was acknowledged.
+    acknowledged: Option<usize>,
+}
+
+impl RefHistory {
+    /// The ref is where it was acknowledged to be, or where a later attempt took it whose answer was
+    /// lost.
+    fn allows(&self, now: Option<&String>) -> bool {
+        let Some(acknowledged) = self.acknowledged else {
+            return true;
+        };
+        let mut since = self.attempts[acknowledged..].iter();
+        since.any(|attempt| attempt.as_ref() == now)
+    }
 }
 
 impl Ledger {
@@ -21,20 +51,40 @@ impl Ledger {
         self.events.insert(event.id, event);
     }
 
-    pub fn pushed(&mut self, url: &str, name: &str, tip: &str) {
-        let key = (url.to_owned(), name.to_owned());
-        self.pushes.insert(key, tip.to_owned());
+    /// An event is about to be deleted: until that is acknowledged nobody knows whether it is.
+    pub fn deleting(&mut self, id: &EventId) {
+        self.events.remove(id);
+    }
+
+    pub fn deleted(&mut self, id: EventId) {
+        self.deleted.insert(id);
+    }
+
+    /// A ref is about to be pushed; none if the state removes it.
+    pub fn attempts(&mut self, path: &str, name: &str, tip: Option<&str>) {
+        let key = (path.to_owned(), name.to_owned());
+        let history = self.refs.entry(key).or_default();
+        history.attempts.push(tip.map(str::to_owned));
+    }
+
+    /// The last attempt of this ref was acknowledged.
+    pub fn pushed(&mut self, path: &str, name: &str) {
+        let key = (path.to_owned(), name.to_owned());
+        if let Some(history) = self.refs.get_mut(&key) {
+            history.acknowledged = history.attempts.len().checked_sub(1);
+            self.updates += 1;
+        }
     }
 
     pub fn acknowledged(&self) -> usize {
-        self.events.len() + self.pushes.len()
+        self.events.len() + self.deleted.len() + self.updates
     }
 
     pub fn summary(&self) -> String {
-        let (events, pushes) = (self.events.len(), self.pushes.len());
+        let (events, deleted) = (self.events.len(), self.deleted.len());
         format!(
-            "{events} events and {pushes} refs acknowledged, {} checks",
-            self.checks
+            "{events} events, {deleted} deletions and {} updates of refs acknowledged, {} checks",
+            self.updates, self.checks
         )
     }
 
@@ -48,17 +98,45 @@ impl Ledger {
                 must_be_held(node, event).await?;
             }
         }
-        for event in served.values().filter(|event| event.kind.as_u16() == 30618) {
-            self.state_is_proven(node, event).await?;
+        let undone = self.deleted.iter().find(|id| served.contains_key(*id));
+        ensure!(undone.is_none(), "{undone:?} was deleted and is served");
+        let states = served.values().filter(|event| is_state(event));
+        for (at, state) in states.clone().enumerate() {
+            let of_same = |other: &&Event| {
+                other.pubkey == state.pubkey && other.tags.identifier() == state.tags.identifier()
+            };
+            let others = states.clone().skip(at + 1).filter(of_same).count();
+            ensure!(others == 0, "{} is served beside another one", state.id);
+            self.state_is_proven(node, state).await?;
         }
-        for ((url, name), tip) in &self.pushes {
-            push_stands(url, name, tip).await?;
+        self.refs_stand(node).await
+    }
+
+    /// Every ref is where it was pushed, or further on.
+    async fn refs_stand(&self, node: &Node) -> Result<()> {
+        let mut listed: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+        for ((path, name), history) in &self.refs {
+            if history.acknowledged.is_none() {
+                continue;
+            }
+            if !listed.contains_key(path.as_str()) {
+                let refs = git::ls_remote(&format!("{}{path}", node.http_url())).await?;
+                listed.insert(path, refs.into_iter().collect());
+            }
+            let now = listed[path.as_str()].get(name);
+            ensure!(
+                history.allows(now),
+                "{name} of {path} is at {now:?}, and was acknowledged at {:?} of {:?}",
+                history.acknowledged,
+                history.attempts
+            );
         }
         Ok(())
     }
 
     async fn served(&self, relay: &mut RelayClient) -> Result<BTreeMap<EventId, Event>> {
-        let ids: Vec<String> = self.events.keys().map(EventId::to_hex).collect();
+        let ids = self.events.keys().chain(&self.deleted);
+        let ids: Vec<String> = ids.map(EventId::to_hex).collect();
         let mut served = BTreeMap::new();
         for some in ids.chunks(400) {
             for event in relay.query(&[json!({"ids": some, "limit": 500})]).await? {
@@ -69,7 +147,14 @@ impl Ledger {
             }
         }
         // States that were released although their OK never came count as well.
-        for event in relay.query(&[json!({"kinds": [30617, 30618]})]).await? {
+        let owners: BTreeSet<String> = self
+            .events
+            .values()
+            .filter(|event| event.kind.is_addressable())
+            .map(|event| event.pubkey.to_hex())
+            .collect();
+        let states = json!({"kinds": [30617, 30618], "authors": owners});
+        for event in relay.query(&[states]).await? {
             served.insert(event.id, event);
         }
         Ok(served)
@@ -99,8 +184,7 @@ impl Ledger {
             .join("git")
             .join(npub)
             .join(format!("{identifier}.git"));
-        let checked = git::run(&path, ["fsck", "--full", "--strict"]).await?;
-        checked.text().context("fsck")?;
+        is_sound(&path).await.context("fsck")?;
         for tag in state
             .tags
             .iter()
@@ -114,21 +198,21 @@ impl Ledger {
     }
 }
 
-/// The ref is where it was pushed, or further on.
-async fn push_stands(url: &str, name: &str, tip: &str) -> Result<()> {
-    let refs = git::ls_remote(url).await?;
-    let now = refs.iter().find(|(ref_name, _)| ref_name == name);
-    let (_, now) =
-        now.with_context(|| format!("{name} was acknowledged and is gone from {url}"))?;
-    if now == tip || name.starts_with("refs/nostr/") {
-        ensure!(now == tip, "{name} moved to {now}");
-        return Ok(());
+/// Fails if a repository is damaged. Packs that the node replaces meanwhile are gone for a git that began
+/// with them, and not for the next one; damage stays.
+async fn is_sound(path: &Path) -> Result<()> {
+    let mut checked = git::run(path, ["fsck", "--full", "--strict"]).await?;
+    for _ in 0..FSCK_RETRIES {
+        if checked.ok {
+            break;
+        }
+        checked = git::run(path, ["fsck", "--full", "--strict"]).await?;
     }
-    // A later push went through although its answer was lost: history goes on from ours.
-    let clone = grip_testkit::WorkTree::clone(url, &["--bare"]).await?;
-    let reached = clone.run(["merge-base", "--is-ancestor", tip, now]).await?;
-    ensure!(reached.ok, "{name} at {now} lost the acknowledged {tip}");
-    Ok(())
+    checked.text().map(drop)
+}
+
+fn is_state(event: &Event) -> bool {
+    event.kind.as_u16() == 30618
 }
 
 async fn must_be_held(node: &Node, event: &Event) -> Result<()> {
