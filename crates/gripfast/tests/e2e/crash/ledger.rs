@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Node, RelayClient, git};
+use grip_testkit::{Node, RelayClient, git, until_ok};
 use nostr::prelude::{Event, EventId};
 use serde_json::json;
 
@@ -91,7 +91,9 @@ impl Ledger {
     /// Compares all that was said with what the node serves and holds now.
     pub async fn check(&mut self, node: &Node) -> Result<()> {
         self.checks += 1;
-        let mut relay = node.connect().await?;
+        // A node of a cluster whose leader is not sure of its lead refuses clients for a moment.
+        let connecting = async || Ok(Some(node.connect().await?));
+        let mut relay = until_ok("the relay takes connections", connecting).await?;
         let served = self.served(&mut relay).await?;
         for event in self.events.values() {
             if !served.contains_key(&event.id) && !self.is_overtaken(event, &served) {
