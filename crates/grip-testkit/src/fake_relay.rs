@@ -167,6 +167,7 @@ async fn is_websocket(stream: &TcpStream) -> bool {
 }
 
 async fn describe(mut stream: TcpStream, document: Document, flooded: &AtomicU64) -> Result<()> {
+    let is_endless = matches!(document, Document::Endless);
     let (status, header) = match document {
         Document::Absent => ("404 Not Found", "content-length: 0".to_owned()),
         Document::Hanging => std::future::pending().await,
@@ -175,11 +176,13 @@ async fn describe(mut stream: TcpStream, document: Document, flooded: &AtomicU64
     };
     let head = format!("HTTP/1.1 {status}\r\n{header}\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
-    while status == "200 OK" {
+    if !is_endless {
+        return Ok(());
+    }
+    loop {
         stream.write_all(&[b' '; 4096]).await?;
         flooded.fetch_add(4096, Ordering::Relaxed);
     }
-    Ok(())
 }
 
 async fn serve(
