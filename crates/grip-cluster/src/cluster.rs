@@ -188,13 +188,16 @@ grip_db::statements! {
         };
         RELEASE = "UPDATE clusters SET expires_at = 0 WHERE name = $1 AND epoch = $2";
         RESIGN = "UPDATE clusters SET expires_at = 0 WHERE name = $1 AND leader = $2";
-        // Sessions of a leader whose time is over: one that was paused may hold locks.
+        // Sessions of a leader whose time is over: one that was paused may hold locks. Those that
+        // began later are of its next life, which follows.
         EVICT = {
             sqlite: "SELECT 0 WHERE $1 = $2",
             postgres: "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                        WHERE datname = current_database() AND pid <> pg_backend_pid() \
                        AND application_name IN (left('gripfast ' || $1, 63), \
-                                                left('gripfast ' || $2, 63))",
+                                                left('gripfast ' || $2, 63)) \
+                       AND backend_start < (SELECT to_timestamp(expires_at / 1000.0) \
+                                            FROM clusters WHERE name = $1)",
         };
         COUNT = "UPDATE clusters SET seq = seq + 1, appended = $3, digest = $4 \
                  WHERE name = $1 AND epoch = $2 AND appended = $3 - 1 RETURNING seq";

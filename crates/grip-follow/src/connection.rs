@@ -307,6 +307,8 @@ impl Connection<'_> {
                 } => {
                     let relay = &self.worker.relay;
                     tracing::info!(%relay, %reason, ?length, text, "paused requests to relay");
+                    // It outlives a kill, and operators see it (G02-48).
+                    must_save = true;
                 }
                 Output::Crowded { max_bytes } => {
                     let relay = &self.worker.relay;

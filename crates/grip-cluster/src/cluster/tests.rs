@@ -116,6 +116,24 @@ async fn a_node_takes_its_own_lead_again_at_once() {
     a.db().close().await;
 }
 
+/// A former leader that starts again while another takes the lead is let be: it ended while it started.
+#[tokio::test]
+async fn the_next_life_of_a_former_leader_keeps_its_sessions() {
+    let server = PostgresServer::start().await.unwrap();
+    let a = node(&server, "a").await;
+    let lease = a.acquire(Duration::from_millis(1)).await.unwrap();
+    lease.expect("nobody leads");
+    let is_over = async || Ok((!a.known_state().await?.is_led()).then_some(()));
+    until_ok("its time is over", is_over).await.unwrap();
+    a.db().close().await;
+    let (again, b) = (node(&server, "a").await, node(&server, "b").await);
+    b.acquire(LEASE).await.unwrap().expect("nobody leads");
+    again.known_state().await.expect("its session goes on");
+    for cluster in [again, b] {
+        cluster.db().close().await;
+    }
+}
+
 /// What was stored two generations ago may be removed any moment, so no record names it any more; the same
 /// content that is stored now is another file.
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,7 @@ pub(super) const ATTACKS: &[Attack] = &[Attack {
         ("NGIT_SYNC_BASE_BACKOFF_SECS", "1"),
         ("NGIT_SYNC_MAX_BACKOFF_SECS", "1"),
         ("GRIPFAST_SYNC_DOMAIN_RATE_LIMIT", "6000"),
-        ("GRIPFAST_RELAY_SYNCED_BURST_BYTES", "8 MiB"),
+        ("GRIPFAST_RELAY_SYNCED_BURST_BYTES", "8388608"),
         ("GRIPFAST_RELAY_SYNCED_BYTES_PER_HOUR", "1024"),
     ],
     disk_budget: SYNCED,
