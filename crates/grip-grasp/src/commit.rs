@@ -208,6 +208,23 @@ impl Commit {
         Ok(self.writer.remove(ids).await?)
     }
 
+    /// Stores the announcement of an owner who had left: a deletion of it brings nothing back that it
+    /// replaced.
+    pub(crate) async fn announce_again(
+        &self,
+        event: Event,
+        address: Address,
+    ) -> Result<Vec<Put>, GraspError> {
+        let change = move |events: &[Event], view: &mut WriteView<'_>, now| {
+            let put = view.put(&events[0], now)?;
+            if matches!(put, Put::Stored { .. }) {
+                view.forget_history(&address)?;
+            }
+            Ok(vec![put])
+        };
+        Ok(self.writer.change(vec![event], Box::new(change)).await?)
+    }
+
     /// Stores a deletion request; what it names goes, and with it `hanging`. Of `left` no version comes
     /// back that another replaced.
     pub(crate) async fn delete(

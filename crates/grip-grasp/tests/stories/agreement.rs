@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use grip_grasp::{Millis, RepositoryStatus};
-use grip_nostr::Timestamp;
+use grip_nostr::{Event, Timestamp};
 use grip_testkit::{Author, events::tag, until, until_true};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Two branches of which only the first was pushed; the state that names them waits for the other.
-async fn partial_push(scene: &Scene) -> (String, nostr::prelude::Event) {
+async fn partial_push(scene: &Scene) -> (String, Event) {
     let next = scene.commit("next");
     let missing = "1".repeat(40);
     let refs = [
@@ -288,16 +288,39 @@ async fn g01_122_an_expired_announcement_is_a_departure_whatever_sees_it_first()
     scene.node.agrees().await;
 }
 
+/// Found by the model: what had been announced before a departure was what the return replaced, and came
+/// back when that was deleted.
+#[tokio::test]
+async fn g01_106_the_deletion_of_a_return_brings_nothing_of_before_the_departure_back() {
+    let scene = Scene::new().await;
+    let left = elsewhere(&scene.owner, &[], later(1));
+    scene.node.refuses(&left, "blocked: ").await;
+    let back = announce_at(&scene.owner, "x", &[], later(2));
+    scene.node.accepts(&back, "").await;
+    let deletion = scene
+        .owner
+        .sign_at(5, "", vec![tag(["e", &back.id.to_hex()])], later(3));
+    scene.node.accepts(&deletion, "").await;
+    assert_eq!(scene.node.grasp().repository(&scene.repo), None);
+    scene.node.agrees().await;
+}
+
+/// Has an announcement of `owner` held, and then a newer one that is over at `end`.
+async fn hold_until(owner: &Author, node: &Node, end: Timestamp) -> (Event, Event) {
+    let older = announce(owner, "x", &[]);
+    node.accepts(&older, HELD).await;
+    let ends = vec![tag(["expiration", &end.as_secs().to_string()])];
+    let ending = owner.announcement_at(SERVICE, "x", ends, later(1));
+    node.accepts(&ending, HELD).await;
+    (older, ending)
+}
+
 /// Found by the model: an older announcement was held again after one that had waited for its data was over.
 #[tokio::test]
 async fn g01_122_an_announcement_that_is_over_while_it_waits_is_a_departure_too() {
     let (owner, mut node) = (Author::new(), Node::start().await);
-    let older = announce(&owner, "x", &[]);
-    node.accepts(&older, HELD).await;
     let end = later(2);
-    let ends = vec![tag(["expiration", &end.as_secs().to_string()])];
-    let announcement = owner.announcement_at(SERVICE, "x", ends, later(1));
-    node.accepts(&announcement, HELD).await;
+    let (older, _) = hold_until(&owner, &node, end).await;
     until_true("its time is over", || Timestamp::now() >= end)
         .await
         .unwrap();
@@ -316,12 +339,8 @@ async fn g01_122_an_announcement_that_is_over_while_it_waits_is_a_departure_too(
 #[tokio::test]
 async fn g01_122_an_announcement_that_is_over_when_its_data_comes_is_a_departure_too() {
     let (owner, mut node) = (Author::new(), Node::start().await);
-    let older = announce(&owner, "x", &[]);
-    node.accepts(&older, HELD).await;
     let end = later(3);
-    let ends = vec![tag(["expiration", &end.as_secs().to_string()])];
-    let announcement = owner.announcement_at(SERVICE, "x", ends, later(1));
-    node.accepts(&announcement, HELD).await;
+    let (older, announcement) = hold_until(&owner, &node, end).await;
     let tree = grip_testkit::WorkTree::with_commit().unwrap();
     let tip = tree.tip("HEAD").unwrap();
     let state = owner.state("x", &[("refs/heads/main", &tip)], None);
