@@ -4,7 +4,8 @@
 //! - Bounded in records, whatever their keys. At the bound, a source that has more than its share
 //!   loses the key that is farthest from us; where none has, the farthest key goes.
 //! - A key has at most as many providers as a response. One that renews its record in time is not
-//!   pushed out by newcomers, however many names they have.
+//!   pushed out by newcomers, however many names they have, unless its host has more of the key's
+//!   places than theirs.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -80,14 +81,11 @@ impl Providers {
             held.push(Held { record, source });
             return true;
         }
-        let held = self.held(&key);
-        if held.len() >= limits::PEERS {
-            let first = &held[0].record;
-            if !is_late(first, &record, now) {
+        if self.held(&key).len() >= limits::PEERS {
+            let Some(displaced) = self.displaced_by(&record, source, now) else {
                 return false;
-            }
-            let first = first.provider;
-            self.remove(&key, &first, distance);
+            };
+            self.remove(&key, &displaced, distance);
         }
         self.insert(Held { record, source }, distance);
         while self.records > self.most {
@@ -120,6 +118,26 @@ impl Providers {
         expired
             .map(|record| (record.key.clone(), record.provider))
             .collect()
+    }
+
+    /// The provider whose place a newcomer takes where a key has none left: one that is late to renew
+    /// its record, else the newest of the source that has most of them, if that still has as many as
+    /// the newcomer's afterwards.
+    fn displaced_by(
+        &self,
+        newcomer: &ProviderRecord,
+        source: Source,
+        now: Instant,
+    ) -> Option<PeerId> {
+        let held = self.held(&newcomer.key);
+        let first = &held.first()?.record;
+        if is_late(first, newcomer, now) {
+            return Some(first.provider);
+        }
+        let places = |source| held.iter().filter(|it| it.source == source).count();
+        // Of several, the last.
+        let newest = held.iter().max_by_key(|it| places(it.source))?;
+        (places(newest.source) > places(source) + 1).then_some(newest.record.provider)
     }
 
     fn insert(&mut self, held: Held, distance: Distance) {

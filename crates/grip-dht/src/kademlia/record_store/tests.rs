@@ -291,6 +291,26 @@ fn many_names_of_one_host_have_one_share_of_the_providers() {
 }
 
 #[test]
+fn many_names_of_one_host_leave_places_of_a_key_to_other_hosts() {
+    let mut store = store(0, 0, 1000);
+    let mut add = |host: &str| {
+        let provider = PeerId::random();
+        let record = ProviderRecord::new(record(1, 0).key, provider, vec![]);
+        let added = store.add_provider_from(record, source(host));
+        added.map(|()| provider)
+    };
+    let many: Vec<PeerId> = (0..20).map(|_| add("2.2.2.2").unwrap()).collect();
+    add("2.2.2.2").unwrap_err();
+    let honest: Vec<PeerId> = (0..10).map(|_| add("1.1.1.1").unwrap()).collect();
+    // As many of each host: neither pushes out the other.
+    add("1.1.1.1").unwrap_err();
+    add("2.2.2.2").unwrap_err();
+    let expected: Vec<PeerId> = many[..10].iter().chain(&honest).copied().collect();
+    assert_eq!(names(&store, 1), expected);
+    assert_eq!(store.providers.sizes(), [20, 20, 1, 2, 2]);
+}
+
+#[test]
 fn few_addresses_of_a_provider_are_kept() {
     let mut store = store(0, 0, 10);
     let address = |port| format!("/ip4/1.1.1.1/tcp/{port}").parse().unwrap();
