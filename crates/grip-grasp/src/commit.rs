@@ -32,7 +32,7 @@ use grip_tasks::fault;
 use grip_types::{Identifier, Oid, RefEdit, RefName};
 use parking_lot::Mutex;
 
-use crate::{RequestTimes, error::GraspError};
+use crate::{RequestTimes, departures::Departure, error::GraspError};
 
 pub(crate) use self::journal::Journal;
 
@@ -208,34 +208,17 @@ impl Commit {
         Ok(self.writer.remove(ids).await?)
     }
 
-    /// Stores the announcement of an owner who had left: a deletion of it brings nothing back that it
-    /// replaced.
-    pub(crate) async fn announce_again(
-        &self,
-        event: Event,
-        address: Address,
-    ) -> Result<Vec<Put>, GraspError> {
-        let change = move |events: &[Event], view: &mut WriteView<'_>, now| {
-            let put = view.put(&events[0], now)?;
-            if matches!(put, Put::Stored { .. }) {
-                view.forget_history(&address)?;
-            }
-            Ok(vec![put])
-        };
-        Ok(self.writer.change(vec![event], Box::new(change)).await?)
-    }
-
-    /// Stores a deletion request; what it names goes, and with it `hanging`. Of `left` no version comes
-    /// back that another replaced.
+    /// Stores a deletion request; what it names goes, and with it `hanging`. At the addresses of `left` no
+    /// version comes back of before their owners left.
     pub(crate) async fn delete(
         &self,
         request: Event,
         hanging: Vec<EventId>,
-        left: Vec<Address>,
+        left: Vec<(Address, Departure)>,
     ) -> Result<Vec<Put>, GraspError> {
         let change = move |events: &[Event], view: &mut WriteView<'_>, now| {
-            for address in &left {
-                view.forget_history(address)?;
+            for (address, Departure { id, created_at }) in &left {
+                view.forget_history(address, *created_at, id)?;
             }
             let put = view.put(&events[0], now)?;
             if matches!(put, Put::Stored { .. }) {

@@ -1,7 +1,9 @@
 //! Owners who have left, so that no older announcement brings them back.
 //!
 //! An owner leaves by an announcement that does not list this server, or whose own time is over. It
-//! is not served, so nothing in the relay stands against a replay of the one before it.
+//! is not served, so nothing in the relay stands against a replay of the one before it. It stays
+//! remembered when its owner is back: the return may be deleted, and what was before the departure comes
+//! back neither by a replay nor as the version that the return replaced.
 
 use std::{
     cmp::Reverse,
@@ -42,6 +44,11 @@ impl Departure {
     /// Says whether it counts more than `event` of the same address (NIP-01).
     pub(crate) fn supersedes(&self, event: &Event) -> bool {
         self.rank() > Self::by(event).rank()
+    }
+
+    /// Says whether `event` of the same address counts more: its owner is back.
+    pub(crate) fn is_over_by(&self, event: &Event) -> bool {
+        self.rank() < Self::by(event).rank()
     }
 
     fn rank(&self) -> (Timestamp, Reverse<EventId>) {
@@ -202,15 +209,6 @@ impl Core {
             self.write_held(changes).await?;
             let mut by_addr = self.departures.by_addr.lock();
             by_addr.insert(addr.clone(), remembered);
-        }
-        Ok(())
-    }
-
-    /// The owner is back with a later announcement.
-    pub(crate) async fn forget_departure(&self, addr: &RepoAddr) -> Result<(), GraspError> {
-        if self.departures.get(addr).is_some() {
-            self.write_held(vec![removal(addr)]).await?;
-            self.departures.by_addr.lock().remove(addr);
         }
         Ok(())
     }

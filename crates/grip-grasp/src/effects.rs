@@ -98,7 +98,6 @@ impl Core {
         prepared: Option<Prepared>,
     ) -> Result<(), GraspError> {
         self.end_withdrawal(&addr).await?;
-        self.forget_departure(&addr).await?;
         let status = self.hosted.status(&addr);
         let status = status.unwrap_or(RepositoryStatus::Held);
         self.have_repository(addr, status, prepared).await

@@ -14,7 +14,7 @@ use super::{
     decision::Trail,
     pull_request::{contributor_repositories, identifiers, targets},
 };
-use crate::policy::Policy;
+use crate::{departures::Departure, policy::Policy};
 
 pub(super) fn judge(
     event: &Event,
@@ -165,7 +165,7 @@ impl Plan {
             self.add(held, EventStatus::Held);
         }
         let request = &deletion.event;
-        let departure = view.departure(&repository)?;
+        let departure = departure_of(&repository, view)?;
         if repository.owner == request.pubkey
             && departure.is_some_and(|it| it.created_at <= request.created_at)
         {
@@ -190,7 +190,7 @@ impl Plan {
         }
         for identifier in &self.served_states {
             let repository = RepoAddr::new(*author, identifier.clone());
-            if view.departure(&repository)?.is_some() {
+            if departure_of(&repository, view)?.is_some() {
                 self.departed.insert(repository);
             }
         }
@@ -213,6 +213,20 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// The announcement by which an owner has left who is not back.
+fn departure_of(repository: &RepoAddr, view: &dyn View) -> Result<Option<Departure>, ViewError> {
+    let Some(departure) = view.departure(repository)? else {
+        return Ok(None);
+    };
+    let served = view.latest(&Address::of_announcement(repository))?;
+    let held = view.held_announcement(repository)?;
+    let is_back = [served, held]
+        .iter()
+        .flatten()
+        .any(|event| departure.is_over_by(event));
+    Ok((!is_back).then_some(departure))
 }
 
 /// Ends what an announcement stood for. One that is served and lists us no more may have a repository

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use grip_git::Prepared;
-use grip_nostr::{Address, Announcement, Event, PublicKey, RepoAddr};
+use grip_nostr::{Announcement, Event, PublicKey, RepoAddr};
 use grip_purgatory::{Expired, Phase};
 use grip_relay::{Answer, answer_to_put};
 use grip_store::Put;
@@ -119,16 +119,10 @@ impl Core {
         let hosted = decision
             .effects
             .contains(&Effect::CreateRepository(addr.clone()));
-        let had_left = self.departures.get(&addr).is_some();
         self.carry_out_announced(decision.effects, prepared).await?;
         let align = move |core: &Self| core.align_to(&announcement);
         self.blocking("git.align", align).await??;
-        let puts = if had_left {
-            let address = Address::of_announcement(&addr);
-            self.commit.announce_again(event.clone(), address).await?
-        } else {
-            self.commit.events(vec![event.clone()]).await?
-        };
+        let puts = self.commit.events(vec![event.clone()]).await?;
         if !matches!(puts[0], Put::Stored { .. } | Put::Duplicate) {
             return Ok(answer_to_put(&puts[0], false));
         }

@@ -11,6 +11,7 @@ use grip_types::{EventSource, Identifier};
 use crate::{
     admission::{ClearedRefs, Effect, Outcome, ViewError, own_identifier},
     agreement::announced,
+    departures::Departure,
     enforce::is_hosted,
     error::GraspError,
     grasp::Core,
@@ -24,8 +25,8 @@ struct Removal {
     events: Vec<(Event, Option<RepoAddr>)>,
     /// Those of them that the request does not name itself.
     hanging: Vec<EventId>,
-    /// Addresses whose owners have left: no older version comes back.
-    left: Vec<Address>,
+    /// Addresses whose owners have left: no version of before that comes back.
+    left: Vec<(Address, Departure)>,
 }
 
 impl Core {
@@ -167,14 +168,20 @@ impl Core {
         for id in &request.ids {
             let target = events.get(id).map_err(ViewError::new)?;
             if let Some(target) = target.filter(|target| request.covers(target)) {
-                // By what lists this server no more its author has left: nothing of before comes back.
-                if let Some(addr) = announced(&target)
-                    && (self.departures.get(&addr).is_some() || !is_hosted(&target, &policy))
-                {
-                    found.left.push(Address::of_announcement(&addr));
+                if let Some(addr) = announced(&target) {
+                    // By what lists this server no more its author has left.
+                    let is_departure = !is_hosted(&target, &policy);
+                    let departure = is_departure.then(|| Departure::by(&target));
+                    found.leave(&addr, departure.or_else(|| self.departures.get(&addr)));
                 }
                 seen.insert(target.id);
                 found.add(target);
+            } else if let Some(target) = self.waiting_event(id)
+                && request.covers(&target)
+                && let Some(addr) = announced(&target)
+            {
+                // Nothing is served in its place: with it its author has left.
+                found.leave(&addr, Some(Departure::by(&target)));
             }
         }
         for address in &request.addresses {
@@ -268,6 +275,11 @@ impl Removal {
             }
         }
         cleared
+    }
+
+    fn leave(&mut self, addr: &RepoAddr, departure: Option<Departure>) {
+        let address = Address::of_announcement(addr);
+        self.left.extend(departure.map(|it| (address, it)));
     }
 
     fn add(&mut self, event: Event) {

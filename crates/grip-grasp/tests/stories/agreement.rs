@@ -305,6 +305,117 @@ async fn g01_106_the_deletion_of_a_return_brings_nothing_of_before_the_departure
     scene.node.agrees().await;
 }
 
+/// How an owner goes who has had two announcements served.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Going {
+    /// By an announcement that lists another server; the day is over.
+    Leaves,
+    /// By an announcement that is over.
+    Expires,
+    /// The announcement waits for another state, and is deleted.
+    Deletes,
+}
+
+/// Has the second announcement of an owner served, lets the owner go, and has a third wait for its data.
+async fn come_back(scene: &Scene, going: Going) -> Event {
+    let (owner, node) = (&scene.owner, &scene.node);
+    let end = later(3);
+    let mut tags = Vec::new();
+    if going == Going::Expires {
+        tags.push(tag(["expiration", &end.as_secs().to_string()]));
+    }
+    let second = owner.announcement_at(SERVICE, "x", tags, later(1));
+    node.accepts(&second, "").await;
+    match going {
+        Going::Leaves => {
+            node.refuses(&elsewhere(owner, &[], later(2)), "blocked: ")
+                .await;
+            let then = Millis::from(Timestamp::now()) + Duration::from_secs(25 * 3600);
+            assert_eq!(node.grasp().sweep(then).await.withdrawn, 1);
+        }
+        Going::Expires => {
+            until_true("its time is over", || Timestamp::now() >= end)
+                .await
+                .unwrap();
+            node.grasp().end_expired().await;
+        }
+        Going::Deletes => {}
+    }
+    let states = vec![tag(["a", &format!("30618:{}:x", owner.hex())])];
+    node.accepts(&owner.sign_at(5, "", states, later(2)), "")
+        .await;
+    if going == Going::Deletes {
+        assert!(node.holds(&second).await);
+        delete(scene, &second).await;
+    }
+    assert_eq!(node.grasp().repository(&scene.repo), None);
+    let back = announce_at(owner, "x", &[], later(4));
+    node.accepts(&back, HELD).await;
+    back
+}
+
+async fn delete(scene: &Scene, event: &Event) {
+    let ids = vec![tag(["e", &event.id.to_hex()])];
+    let deletion = scene.owner.sign_at(5, "", ids, later(9));
+    scene.node.accepts(&deletion, "").await;
+}
+
+/// The versions that a departure ended were forgotten when its owner came back, if that was served at once.
+#[tokio::test]
+async fn g01_106_the_deletion_of_a_return_that_waited_brings_nothing_of_before_it_back() {
+    for going in [Going::Leaves, Going::Expires, Going::Deletes] {
+        let mut scene = Scene::new().await;
+        let back = come_back(&scene, going).await;
+        let next = scene.commit("next");
+        let refs = [("refs/heads/main", next.as_str())];
+        let state = scene.owner.state_at("x", &refs, None, later(5));
+        scene.node.accepts(&state, HELD).await;
+        scene.push_main(ZERO, &next).await.taken("served");
+        assert!(scene.node.serves(&back), "{going:?}");
+        scene.node.restart().await;
+        delete(&scene, &back).await;
+        let status = scene.node.grasp().repository(&scene.repo);
+        assert_eq!(status, None, "{going:?}");
+        scene.node.agrees().await;
+    }
+}
+
+/// A departure was forgotten when its owner came back, whatever became of the return.
+#[tokio::test]
+async fn g01_64_no_announcement_of_before_a_departure_counts_after_its_owner_was_back() {
+    for going in [Going::Leaves, Going::Expires] {
+        let mut scene = Scene::new().await;
+        let older = announce_at(&scene.owner, "x", &[], later(0));
+        let back = come_back(&scene, going).await;
+        delete(&scene, &back).await;
+        for _ in 0..2 {
+            scene.node.refuses(&older, "left this server").await;
+            assert_eq!(scene.node.grasp().repository(&scene.repo), None);
+            scene.node.agrees().await;
+            scene.node.restart().await;
+        }
+        scene
+            .node
+            .accepts(&announce_at(&scene.owner, "x", &[], later(10)), HELD)
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn g01_106_a_version_since_the_return_comes_back_by_a_deletion() {
+    let scene = Scene::new().await;
+    let left = elsewhere(&scene.owner, &[], later(1));
+    scene.node.refuses(&left, "blocked: ").await;
+    let back = announce_at(&scene.owner, "x", &[], later(2));
+    scene.node.accepts(&back, "").await;
+    let last = announce_at(&scene.owner, "x", &[], later(3));
+    scene.node.accepts(&last, "").await;
+    delete(&scene, &last).await;
+    assert!(scene.node.serves(&back));
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
+}
+
 /// Has an announcement of `owner` held, and then a newer one that is over at `end`.
 async fn hold_until(owner: &Author, node: &Node, end: Timestamp) -> (Event, Event) {
     let older = announce(owner, "x", &[]);

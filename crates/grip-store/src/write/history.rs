@@ -1,7 +1,7 @@
 //! Versions of announcements and states that others replaced (G01-104): what the author returns to
 //! by deleting the one that is served (G01-105, G01-106).
 
-use grip_nostr::kinds;
+use grip_nostr::{Address, kinds};
 use nostr::prelude::{Event, EventId, Timestamp};
 
 use super::WriteView;
@@ -86,10 +86,30 @@ impl WriteView<'_> {
         })
     }
 
-    /// Forgets all versions of an address that others replaced.
-    pub fn forget_history(&mut self, address: &grip_nostr::Address) -> Result<(), StoreError> {
+    /// Forgets the versions of an address that others replaced, up to the one of such a time and id,
+    /// whether that was ever here or not.
+    pub fn forget_history(
+        &mut self,
+        address: &Address,
+        created_at: Timestamp,
+        id: &EventId,
+    ) -> Result<(), StoreError> {
         let prefix = keys::history(&keys::address_key_of(address));
-        self.guarded(|view| view.forget_versions(&prefix, u64::MAX))
+        let last = keys::position(created_at.as_secs(), id.as_bytes());
+        self.guarded(|view| {
+            let mut gone = Vec::new();
+            for found in view.tables.history.prefix_iter(&view.txn, &prefix)? {
+                let (key, _) = found?;
+                // The lower position is the newer version.
+                if key[prefix.len()..] >= last[..] {
+                    gone.push(key.to_vec());
+                }
+            }
+            for key in gone {
+                view.unset(Which::History, &key)?;
+            }
+            Ok(())
+        })
     }
 
     /// Forgets the versions of addresses of which none is served any more. Says how many.

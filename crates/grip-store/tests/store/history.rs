@@ -95,6 +95,24 @@ fn what_has_expired_is_rolled_back_by_its_owner_and_its_history_ends_with_the_ad
     assert_eq!(store.store.write(stale).unwrap(), 1);
 }
 
+/// G01-106: a departure is never here itself. Of versions of one second the lowest id counts most (NIP-01).
+#[test]
+fn versions_up_to_a_departure_are_forgotten_and_later_ones_come_back() {
+    let store = Fixture::new();
+    for (number, at) in [(1, 10), (9, 20), (4, 20), (3, 30), (2, 40)] {
+        store.put(&version(number, at));
+    }
+    let address = address(30_618, ALICE, "r");
+    let departed = nostr::prelude::Timestamp::from_secs(20);
+    let forget =
+        |view: &mut grip_store::WriteView<'_>| view.forget_history(&address, departed, &id(6));
+    store.store.write(forget).unwrap();
+    let view = store.store.read().unwrap();
+    let history = view.history(&address).unwrap();
+    let numbers: Vec<u8> = history.iter().map(|it| it.id.as_bytes()[0]).collect();
+    assert_eq!(numbers, [3, 4]);
+}
+
 /// L-7: what another server had replaced stands where it would stand if it had been replaced here.
 #[test]
 fn versions_of_another_server_are_kept_behind_the_one_that_is_served() {
