@@ -118,12 +118,18 @@ impl<S: Subject> Story<'_, S> {
         Ok(())
     }
 
-    /// What a push brought all data of is served.
+    /// What a push brought all data of is served, or a newer state that had expired, if the push brought all
+    /// data of that one too.
     fn check_progress(&self, statuses: &[Status]) -> Result<()> {
         for nth in &self.owed {
-            let status = statuses[*nth];
+            let (status, owed) = (statuses[*nth], &self.said[*nth].event);
+            let is_overtaken = self.said.iter().zip(statuses).any(|(other, status)| {
+                matches!(other.what, What::State(_))
+                    && *status == Status::Served
+                    && newer(&other.event, owed)
+            });
             ensure!(
-                status == Status::Served,
+                status == Status::Served || is_overtaken,
                 "all that event {nth} waits for was pushed, and it is {status:?}"
             );
         }
