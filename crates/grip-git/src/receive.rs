@@ -24,6 +24,7 @@ mod fetched;
 mod git_error;
 mod prune;
 mod quarantine;
+mod restored;
 mod snapshot;
 
 pub use fetched::hang_up;

@@ -171,6 +171,22 @@ pub enum RepoError {
     },
 }
 
+impl RepoError {
+    /// Says whether what is in the place of the repository is none of this node's making. A disk that
+    /// fails, or a right that is missing, tells nothing of the kind.
+    pub fn is_foreign(&self) -> bool {
+        match self {
+            Self::Adopt { source, .. } => !matches!(source, AdoptError::Io(_)),
+            // A symbolic link, or a file.
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::InvalidInput | io::ErrorKind::NotADirectory
+            ),
+            _ => false,
+        }
+    }
+}
+
 /// The repositories of this node. Clones share everything.
 #[derive(Clone)]
 pub struct Repositories {
@@ -470,6 +486,26 @@ impl Repositories {
             disk::make_dirs(&self.inner.layout.root, &aside)
                 .and_then(|()| fs::rename(path.join("packed-refs"), aside.join(name)))
                 .and_then(|()| disk::replace(&path.join("packed-refs"), &refs::write(&[])))
+        });
+        moved.map_err(|source| unreachable_repo(repo, source))
+    }
+
+    /// Puts a repository that cannot be read aside as it is, so that another can be made in its place.
+    /// Its objects in the store stay. Blocking.
+    pub fn set_repository_aside(&self, repo: &RepoAddr) -> Result<(), RepoError> {
+        let _turn = self.inner.lock(&repo.identifier);
+        self.inner.forget(repo);
+        let path = self.inner.layout.repository(repo);
+        let aside = self.inner.layout.damaged(&repo.identifier);
+        let name = format!("{}-{}.git", repo.npub(), disk::unique());
+        // Behind a link it would be somebody else's.
+        let owner = disk::is_real_dir(&self.inner.layout.owner_of(repo));
+        owner.map_err(|source| unreachable_repo(repo, source))?;
+        let change = || LoggedChange::Remove { repo: repo.clone() };
+        let moved = self.inner.options.log.before(change, || {
+            disk::make_dirs(&self.inner.layout.root, &aside)?;
+            fs::rename(&path, aside.join(name))?;
+            disk::sync_dir_if_there(&self.inner.layout.owner_of(repo))
         });
         moved.map_err(|source| unreachable_repo(repo, source))
     }

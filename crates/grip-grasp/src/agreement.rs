@@ -11,6 +11,7 @@ mod disagreement;
 mod ended;
 mod expected;
 mod pull_requests;
+mod restore;
 mod settle;
 mod unsettled;
 
@@ -18,5 +19,6 @@ pub(crate) use audit::Auditor;
 pub use check::{CheckOptions, CheckRange, Checked};
 pub use disagreement::{Disagreement, Fault};
 pub(crate) use expected::{Expected, Scope};
+pub use restore::{RestoreError, RestoredObjects};
 pub(crate) use settle::announced;
 pub(crate) use unsettled::Unsettled;

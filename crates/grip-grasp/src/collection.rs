@@ -265,7 +265,11 @@ impl Core {
     /// What events that are served, held, wanted or `kept` name of an identifier's objects, and states
     /// that their author may return to (G01-104). Refs name the tips of served pull requests. The caller has
     /// the turn. Blocks.
-    fn named(&self, identifier: &Identifier, kept: &[Event]) -> Result<Vec<Oid>, GraspError> {
+    pub(crate) fn named(
+        &self,
+        identifier: &Identifier,
+        kept: &[Event],
+    ) -> Result<Vec<Oid>, GraspError> {
         let mut events = self.look(|view| view.served_states(identifier))?;
         events.extend(self.replaced_states(&events)?);
         let kept = kept.iter().filter(|event| is_about(event, identifier));

@@ -115,6 +115,12 @@ impl Commit {
         reset.map_err(GraspError::repository(addr))
     }
 
+    /// Puts a repository that cannot be read aside as it is. Blocks.
+    pub(crate) fn set_repository_aside(&self, addr: &RepoAddr) -> Result<(), GraspError> {
+        let moved = self.repositories.set_repository_aside(addr);
+        moved.map_err(GraspError::repository(addr))
+    }
+
     /// Hides the tip of a pull request that is held, from a time on, and says where it was. Blocks.
     pub(crate) fn hide_tip(
         &self,

@@ -43,7 +43,9 @@ mod sync;
 mod unused_stores;
 mod withdrawal;
 
-pub use agreement::{CheckOptions, CheckRange, Checked, Disagreement, Fault};
+pub use agreement::{
+    CheckOptions, CheckRange, Checked, Disagreement, Fault, RestoreError, RestoredObjects,
+};
 pub use collection::{CollectionTotals, Keep};
 pub use explain::{EventFacts, Explanation, Missing, Status};
 pub use grasp::{Grasp, Parts};

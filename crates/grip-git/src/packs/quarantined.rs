@@ -327,6 +327,11 @@ impl QuarantinedPack {
         pack_dir(&self.dir.path).join(format!("{}.idx", self.name))
     }
 
+    /// Has a pack that was complete in itself count beside the store, which is there.
+    pub(crate) fn rest_on_store(&mut self) {
+        self.dir.is_apart = false;
+    }
+
     /// See [`QuarantineDir::confine`]: git may read this pack and the store.
     pub(crate) fn confine(&self, command: &mut Command) {
         self.dir.confine(command, None);

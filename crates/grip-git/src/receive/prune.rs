@@ -99,7 +99,11 @@ impl Quarantine {
     }
 
     /// Marks what the tips among the objects of the pack need.
-    async fn needed(&self, pack: &QuarantinedPack, tips: &[Oid]) -> Result<Marked, ReceiveError> {
+    pub(super) async fn needed(
+        &self,
+        pack: &QuarantinedPack,
+        tips: &[Oid],
+    ) -> Result<Marked, ReceiveError> {
         let index = pack.index();
         let marked = blocking(move || Marked::open(index)).await?;
         let arrived = marked.distinct_of(tips);
@@ -177,6 +181,19 @@ impl Quarantine {
         } else {
             blocking(move || Ok(tips(&repositories, &identifier))).await??
         };
+        self.list_into(pack, wanted, &tips, &mut marked).await?;
+        Ok(marked)
+    }
+
+    /// Has git list what `wanted` objects lead to, but for what `tips` do, and marks what the pack has of
+    /// it. Half of it is marked if that fails.
+    pub(super) async fn list_into(
+        &self,
+        pack: &QuarantinedPack,
+        wanted: &[Oid],
+        tips: &[Oid],
+        marked: &mut Marked,
+    ) -> Result<(), ReceiveError> {
         let wanted = wanted.iter().map(|oid| format!("{oid}\n"));
         let tips = tips.iter().map(|oid| format!("^{oid}\n"));
         let input: String = wanted.chain(tips).collect();
@@ -187,12 +204,11 @@ impl Quarantine {
         let objects = marked.len();
         let output = |bytes: &[u8]| marked.read(bytes);
         // It writes no file.
-        self.run(command, objects, input, output, 0).await?;
-        Ok(marked)
+        self.run(command, objects, input, output, 0).await
     }
 
     /// Says what the pack has for the store.
-    async fn compare(&self, marked: Marked) -> Result<(Marked, Compared), ReceiveError> {
+    pub(super) async fn compare(&self, marked: Marked) -> Result<(Marked, Compared), ReceiveError> {
         if self.is_apart {
             let compared = Compared {
                 has_new: marked.all(true).next().is_some(),
@@ -207,7 +223,11 @@ impl Quarantine {
     }
 
     /// Packs the marked objects into a quarantine of their own; deltas are taken over as they are.
-    async fn repack(&self, pack: &QuarantinedPack, marked: &Marked) -> Result<Self, ReceiveError> {
+    pub(super) async fn repack(
+        &self,
+        pack: &QuarantinedPack,
+        marked: &Marked,
+    ) -> Result<Self, ReceiveError> {
         let repositories = &self.repositories;
         let rests = if self.is_apart {
             RestsOn::Nothing
@@ -277,11 +297,11 @@ fn tips(repositories: &Repositories, identifier: &Identifier) -> Result<Vec<Oid>
 
 /// What the store would get from a pack.
 #[derive(Clone, Copy)]
-struct Compared {
+pub(super) struct Compared {
     /// Something that is marked.
-    has_new: bool,
+    pub(super) has_new: bool,
     /// Something that is not.
-    has_extra: bool,
+    pub(super) has_extra: bool,
 }
 
 impl Marked {

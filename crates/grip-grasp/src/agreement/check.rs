@@ -128,7 +128,10 @@ impl Core {
         self.blocking("git.refs", forget).await
     }
 
-    async fn fsck_all(&self, identifier: &Identifier) -> Result<Vec<Disagreement>, GraspError> {
+    pub(super) async fn fsck_all(
+        &self,
+        identifier: &Identifier,
+    ) -> Result<Vec<Disagreement>, GraspError> {
         let mut found = Vec::new();
         for owner in self.hosted.owners(identifier).into_keys() {
             let addr = RepoAddr::new(owner, identifier.clone());
@@ -148,7 +151,7 @@ impl Core {
 
     /// Moves packs out of the store that cannot be read to their end: their objects count as missing
     /// from then on, and are looked for.
-    async fn set_unreadable_packs_aside(
+    pub(super) async fn set_unreadable_packs_aside(
         self: &Arc<Self>,
         identifier: &Identifier,
     ) -> Result<(), GraspError> {
