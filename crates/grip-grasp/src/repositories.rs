@@ -15,7 +15,7 @@ use crate::{
     summary::npub,
 };
 
-/// Refs of one change that the log names.
+/// Refs that one line of the log names; a change of more has more lines.
 const MAX_LOGGED: usize = 10;
 
 /// What changes refs, for the log.
@@ -59,8 +59,8 @@ impl fmt::Display for ChangedBy<'_> {
     }
 }
 
-/// Leaves a line of a change in the log. Who caused it, by which event and from where, say the spans: of the
-/// event, and of its client, its relay or the host of its data.
+/// Leaves a change in the log, every ref of it, in lines that stay short. Who caused it, by which event and
+/// from where, say the spans: of the event, and of its client, its relay or the host of its data.
 pub(crate) fn log_refs(
     addr: &RepoAddr,
     edits: &[RefEdit],
@@ -68,22 +68,26 @@ pub(crate) fn log_refs(
     by: &ChangedBy<'_>,
 ) {
     let head = head.map(RefName::as_str);
-    tracing::info!(repository = %addr, refs = in_words(edits), head, %by, "refs changed");
+    for refs in in_words(edits) {
+        tracing::info!(repository = %addr, refs, head, %by, "refs changed");
+    }
 }
 
-/// `refs/heads/main 1f2e… → 3d4c…`, the first few.
-fn in_words(edits: &[RefEdit]) -> String {
+/// `refs/heads/main 1f2e… → 3d4c…`, a few in each text; one that is empty where HEAD alone moves.
+fn in_words(edits: &[RefEdit]) -> Vec<String> {
     let short = |oid: &Option<Oid>| {
         let hex = oid.as_ref().map(Oid::to_hex);
         hex.map_or("none".to_owned(), |hex| hex[..10].to_owned())
     };
     let edit =
         |edit: &RefEdit| format!("{} {} → {}", edit.name, short(&edit.old), short(&edit.new));
-    let mut words: Vec<_> = edits.iter().take(MAX_LOGGED).map(edit).collect();
-    if edits.len() > MAX_LOGGED {
-        words.push(format!("and {} more", edits.len() - MAX_LOGGED));
-    }
-    words.join(", ")
+    let line = |edits: &[RefEdit]| edits.iter().map(edit).collect::<Vec<_>>().join(", ");
+    let first = edits.get(..MAX_LOGGED).unwrap_or(edits);
+    let rest = &edits[first.len()..];
+    std::iter::once(first)
+        .chain(rest.chunks(MAX_LOGGED))
+        .map(line)
+        .collect()
 }
 
 /// How many refs a change created, moved and deleted.
@@ -259,5 +263,29 @@ pub(crate) fn refs_of(snapshot: &RefSnapshot) -> Refs {
     Refs {
         refs: snapshot.iter().map(|r| (r.name.clone(), r.oid)).collect(),
         head: snapshot.head().cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_names_every_ref_of_a_change_in_lines_of_a_few() {
+        let edit = |n: usize| RefEdit {
+            name: RefName::parse(&format!("refs/heads/b{n}")).unwrap(),
+            old: None,
+            new: Some(format!("{n:040x}").parse().unwrap()),
+        };
+        for (count, lines) in [(0, 1), (1, 1), (10, 1), (11, 2), (25, 3)] {
+            let edits: Vec<RefEdit> = (0..count).map(edit).collect();
+            let logged = in_words(&edits);
+            assert_eq!(logged.len(), lines, "{count}");
+            let named: Vec<&str> = logged.iter().flat_map(|line| line.split(", ")).collect();
+            let named = named.into_iter().filter(|text| !text.is_empty());
+            let said = named.map(|text| text.split(' ').next().unwrap_or_default());
+            let expected: Vec<String> = edits.iter().map(|edit| edit.name.to_string()).collect();
+            assert_eq!(said.collect::<Vec<_>>(), expected);
+        }
     }
 }
