@@ -295,6 +295,12 @@ impl Cluster {
     /// more where one ends before it is ready. A new leader ends the sessions of the one before it, also
     /// those of its next life.
     pub async fn start_ended(&mut self) -> Result<()> {
+        // Beside each other: one may need another to be ready.
+        for node in &mut self.nodes {
+            if !node.is_running() {
+                node.spawn()?;
+            }
+        }
         for node in &mut self.nodes {
             let started = until_ok("the node is ready", async || {
                 if !node.is_running() {

@@ -122,7 +122,11 @@ async fn of_eight_pushes_to_one_branch_one_wins(packs: Packs) -> Result<()> {
         } else {
             ensure!(!pushed.ok, "{tip} was taken: {pushed:?}");
             let told = format!("{pushed:?}");
-            ensure!(told.contains("remote rejected"), "{told}");
+            // Before the winner's push, or after it.
+            let not_allowed = format!("allows refs/heads/main at {}", &tip[..10]);
+            let moved = format!("refs/heads/main is at {} by now", &allowed[..10]);
+            let is_told_why = told.contains(&not_allowed) || told.contains(&moved);
+            ensure!(told.contains("remote rejected") && is_told_why, "{told}");
         }
     }
     let refs = cluster.refs_everywhere(&local).await?;
