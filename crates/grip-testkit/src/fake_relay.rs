@@ -3,6 +3,8 @@
 mod endless;
 mod flood;
 mod mute;
+mod nip77;
+mod requests;
 
 use std::{
     sync::{
@@ -19,11 +21,13 @@ use serde_json::{Value, json};
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
+    sync::broadcast,
     task::JoinSet,
 };
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
-pub use self::endless::EndlessIssues;
+use self::requests::Open;
+pub use self::{endless::EndlessIssues, nip77::Nip77, requests::Request};
 
 /// What is said to a message of a client.
 pub type Script = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
@@ -31,13 +35,41 @@ pub type Script = Arc<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 /// A scripted relay; it ends when dropped.
 pub struct FakeRelay {
     address: std::net::SocketAddr,
-    heard: Arc<Mutex<Vec<Value>>>,
-    connected: Arc<Mutex<Vec<Instant>>>,
-    flooded: Arc<AtomicU64>,
-    document: Arc<Mutex<Document>>,
-    described: Arc<AtomicU64>,
+    state: Arc<State>,
     _tasks: JoinSet<()>,
 }
+
+/// What connections share.
+struct State {
+    behaviour: Behaviour,
+    script: Mutex<Script>,
+    document: Mutex<Document>,
+    heard: Mutex<Vec<Frame>>,
+    connected: Mutex<Vec<Instant>>,
+    open: Mutex<Open>,
+    flooded: AtomicU64,
+    described: AtomicU64,
+    orders: broadcast::Sender<Order>,
+}
+
+/// A message of a client.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Which websocket it came on, counted from 0.
+    pub connection: usize,
+    pub at: Instant,
+    pub message: Value,
+}
+
+/// What a test has every open connection do.
+#[derive(Clone)]
+enum Order {
+    Say(Value),
+    HangUp,
+}
+
+/// Orders that a connection may be late by.
+const MAX_ORDERS: usize = 1_024;
 
 /// What is answered to the question what the relay is (NIP-11).
 #[derive(Clone, Debug, Default)]
@@ -50,69 +82,103 @@ pub enum Document {
     Endless,
     /// Another place has it.
     Moved(String),
+    Json(Value),
 }
 
 /// What is made of a connection.
 #[derive(Clone)]
 enum Behaviour {
-    Scripted(Script),
+    Scripted,
     Mute,
     /// Sends an event without end.
     Flood(Arc<Value>),
 }
 
+impl State {
+    fn hear(&self, connection: usize, message: &Value) {
+        self.open.lock().hear(connection, message);
+        self.heard.lock().push(Frame {
+            connection,
+            at: Instant::now(),
+            message: message.clone(),
+        });
+    }
+
+    fn answer(&self, connection: usize, answer: &Value) {
+        self.open.lock().answer(connection, answer);
+    }
+
+    async fn serve(&self, stream: TcpStream) -> Result<()> {
+        if !is_websocket(&stream).await {
+            self.described.fetch_add(1, Ordering::Relaxed);
+            let document = self.document.lock().clone();
+            return describe(stream, document, &self.flooded).await;
+        }
+        let socket = tokio_tungstenite::accept_async(stream).await?;
+        let connection = {
+            let mut connected = self.connected.lock();
+            connected.push(Instant::now());
+            connected.len() - 1
+        };
+        match &self.behaviour {
+            Behaviour::Scripted => {
+                let ended = converse(socket, self, connection).await;
+                self.open.lock().leave(connection);
+                ended
+            }
+            Behaviour::Mute => {
+                let hear = |message| self.hear(connection, &message);
+                mute::listen(socket.into_inner(), hear).await
+            }
+            Behaviour::Flood(event) => flood::send(socket, event, &self.flooded).await,
+        }
+    }
+}
+
 impl FakeRelay {
     /// Listens on a loopback address such as `127.0.0.9`.
     pub async fn start(address: &str, script: Script) -> Result<Self> {
-        Self::behaving(address, Behaviour::Scripted(script)).await
+        Self::behaving(address, Behaviour::Scripted, script).await
     }
 
     /// One that takes connections and then says nothing on them, not even a pong. A ping that comes is
     /// heard as `["PING"]`.
     pub async fn mute(address: &str) -> Result<Self> {
-        Self::behaving(address, Behaviour::Mute).await
+        Self::behaving(address, Behaviour::Mute, silence()).await
     }
 
     /// One that answers any request with `event` without end, and reads nothing more.
     pub async fn flooding(address: &str, event: Value) -> Result<Self> {
-        Self::behaving(address, Behaviour::Flood(Arc::new(event))).await
+        Self::behaving(address, Behaviour::Flood(Arc::new(event)), silence()).await
     }
 
-    async fn behaving(address: &str, behaviour: Behaviour) -> Result<Self> {
+    async fn behaving(address: &str, behaviour: Behaviour, script: Script) -> Result<Self> {
         let listener = TcpListener::bind((address, 0)).await?;
         let address = listener.local_addr()?;
-        let (heard, connected, flooded) = (Arc::default(), Arc::default(), Arc::default());
-        let document: Arc<Mutex<Document>> = Arc::default();
-        let described: Arc<AtomicU64> = Arc::default();
+        let state = Arc::new(State {
+            behaviour,
+            script: Mutex::new(script),
+            document: Mutex::default(),
+            heard: Mutex::default(),
+            connected: Mutex::default(),
+            open: Mutex::default(),
+            flooded: AtomicU64::default(),
+            described: AtomicU64::default(),
+            orders: broadcast::Sender::new(MAX_ORDERS),
+        });
         let mut tasks = JoinSet::new();
-        let (hearing, connecting) = (Arc::clone(&heard), Arc::clone(&connected));
-        let (flooding, describing) = (Arc::clone(&flooded), Arc::clone(&document));
-        let counting = Arc::clone(&described);
+        let serving = Arc::clone(&state);
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (heard, connected) = (Arc::clone(&hearing), Arc::clone(&connecting));
-                let (behaviour, flooded) = (behaviour.clone(), Arc::clone(&flooding));
-                let (document, described) = (Arc::clone(&describing), Arc::clone(&counting));
-                connections.spawn(async move {
-                    // A client that leaves in the middle is no failure of the test.
-                    if !is_websocket(&stream).await {
-                        described.fetch_add(1, Ordering::Relaxed);
-                        let document = document.lock().clone();
-                        let _ = describe(stream, document, &flooded).await;
-                        return;
-                    }
-                    let _ = serve(stream, &behaviour, &heard, &connected, &flooded).await;
-                });
+                let state = Arc::clone(&serving);
+                // A client that leaves in the middle is no failure of the test.
+                connections.spawn(async move { drop(state.serve(stream).await) });
             }
         });
         Ok(Self {
             address,
-            heard,
-            connected,
-            flooded,
-            document,
-            described,
+            state,
             _tasks: tasks,
         })
     }
@@ -135,28 +201,71 @@ impl FakeRelay {
 
     /// Says from now on what the relay is.
     pub fn set_document(&self, document: Document) {
-        *self.document.lock() = document;
+        *self.state.document.lock() = document;
+    }
+
+    /// Answers by another script from now on, on connections that are open, too.
+    pub fn set_script(&self, script: Script) {
+        *self.state.script.lock() = script;
+    }
+
+    /// Says something on every open connection that nobody asked for.
+    pub fn say(&self, message: Value) {
+        // Nobody is there to hear it where no connection is open.
+        let _ = self.state.orders.send(Order::Say(message));
+    }
+
+    /// Ends every open connection without a word.
+    pub fn hang_up(&self) {
+        let _ = self.state.orders.send(Order::HangUp);
     }
 
     /// How often it was asked what it is.
     pub fn described(&self) -> u64 {
-        self.described.load(Ordering::Relaxed)
+        self.state.described.load(Ordering::Relaxed)
     }
 
     /// What a flood has sent so far.
     pub fn flooded_bytes(&self) -> u64 {
-        self.flooded.load(Ordering::Relaxed)
+        self.state.flooded.load(Ordering::Relaxed)
     }
 
     /// When each websocket was opened.
     pub fn connected(&self) -> Vec<Instant> {
-        self.connected.lock().clone()
+        self.state.connected.lock().clone()
     }
 
     /// All that clients said.
     pub fn heard(&self) -> Vec<Value> {
-        self.heard.lock().clone()
+        let heard = self.state.heard.lock();
+        heard.iter().map(|frame| frame.message.clone()).collect()
     }
+
+    /// The same with when and where it was said.
+    pub fn frames(&self) -> Vec<Frame> {
+        self.state.heard.lock().clone()
+    }
+
+    /// All that clients asked for by REQ or NEG-OPEN, in this order.
+    pub fn requests(&self) -> Vec<Request> {
+        let heard = self.state.heard.lock();
+        heard.iter().filter_map(Request::read).collect()
+    }
+
+    /// Names of the requests that are open now on any connection.
+    pub fn open(&self) -> Vec<String> {
+        self.state.open.lock().names()
+    }
+
+    /// The most requests that were ever open at once on one connection.
+    pub fn most_open(&self) -> usize {
+        self.state.open.lock().most()
+    }
+}
+
+/// Says nothing to anything.
+fn silence() -> Script {
+    Arc::new(|_| Vec::new())
 }
 
 async fn is_websocket(stream: &TcpStream) -> bool {
@@ -173,6 +282,14 @@ async fn describe(mut stream: TcpStream, document: Document, flooded: &AtomicU64
         Document::Hanging => std::future::pending().await,
         Document::Endless => ("200 OK", "content-type: application/nostr+json".to_owned()),
         Document::Moved(to) => ("302 Found", format!("content-length: 0\r\nlocation: {to}")),
+        Document::Json(json) => {
+            let body = json.to_string();
+            let length = body.len();
+            let header =
+                format!("content-type: application/nostr+json\r\ncontent-length: {length}");
+            let head = format!("HTTP/1.1 200 OK\r\n{header}\r\nconnection: close\r\n\r\n");
+            return Ok(stream.write_all((head + &body).as_bytes()).await?);
+        }
     };
     let head = format!("HTTP/1.1 {status}\r\n{header}\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
@@ -185,31 +302,36 @@ async fn describe(mut stream: TcpStream, document: Document, flooded: &AtomicU64
     }
 }
 
-async fn serve(
-    stream: TcpStream,
-    behaviour: &Behaviour,
-    heard: &Mutex<Vec<Value>>,
-    connected: &Mutex<Vec<Instant>>,
-    flooded: &AtomicU64,
+/// Answers by the script, says what the test says meanwhile, and notes both.
+async fn converse(
+    mut socket: WebSocketStream<TcpStream>,
+    state: &State,
+    connection: usize,
 ) -> Result<()> {
-    let mut socket = tokio_tungstenite::accept_async(stream).await?;
-    connected.lock().push(Instant::now());
-    let script = match behaviour {
-        Behaviour::Scripted(script) => script,
-        Behaviour::Mute => return mute::listen(socket.into_inner(), heard).await,
-        Behaviour::Flood(event) => return flood::send(socket, event, flooded).await,
-    };
-    while let Some(message) = socket.next().await {
-        let Message::Text(text) = message? else {
-            continue;
+    let mut orders = state.orders.subscribe();
+    loop {
+        let answers = tokio::select! {
+            order = orders.recv() => match order {
+                Ok(Order::Say(message)) => vec![message],
+                // More was said than a connection took in time: it is not the one that was meant.
+                Ok(Order::HangUp) | Err(_) => return Ok(()),
+            },
+            message = socket.next() => match message.transpose()? {
+                Some(Message::Text(text)) => {
+                    let message = serde_json::from_str(&text).context("a client sent no JSON")?;
+                    state.hear(connection, &message);
+                    let script = Arc::clone(&state.script.lock());
+                    script(&message)
+                }
+                Some(_) => continue,
+                None => return Ok(()),
+            },
         };
-        let message: Value = serde_json::from_str(&text).context("a client sent no JSON")?;
-        heard.lock().push(message.clone());
-        for answer in script(&message) {
+        for answer in answers {
+            state.answer(connection, &answer);
             socket.send(Message::text(answer.to_string())).await?;
         }
     }
-    Ok(())
 }
 
 /// What a relay with `events` and without NIP-77 says, 500 events a page.
@@ -234,7 +356,8 @@ pub fn honest(message: &Value, events: &[Value]) -> Vec<Value> {
     answers
 }
 
-fn matches(filter: &Value, event: &Value) -> bool {
+/// Says whether a filter asks for an event.
+pub fn matches(filter: &Value, event: &Value) -> bool {
     let contains = |list: &Value, item: &Value| {
         let list = list.as_array();
         list.is_none_or(|list| list.contains(item))

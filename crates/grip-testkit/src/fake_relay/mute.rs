@@ -8,7 +8,6 @@ use std::{
 
 use anyhow::Result;
 use futures_util::StreamExt as _;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -20,12 +19,12 @@ use tokio_tungstenite::{
 };
 
 /// Hears until the client leaves.
-pub(super) async fn listen(stream: TcpStream, heard: &Mutex<Vec<Value>>) -> Result<()> {
+pub(super) async fn listen(stream: TcpStream, hear: impl Fn(Value)) -> Result<()> {
     let mut socket = WebSocketStream::from_raw_socket(Mute(stream), Role::Server, None).await;
     while let Some(message) = socket.next().await {
         match message? {
-            Message::Ping(_) => heard.lock().push(json!(["PING"])),
-            Message::Text(text) => heard.lock().push(serde_json::from_str(&text)?),
+            Message::Ping(_) => hear(json!(["PING"])),
+            Message::Text(text) => hear(serde_json::from_str(&text)?),
             _ => {}
         }
     }
