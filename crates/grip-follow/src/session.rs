@@ -508,7 +508,7 @@ impl Session {
             filters: self.live.ceiling(),
             page: self.history.page_size(),
             is_in_pass: self.history.is_in_pass(),
-            has_failed: self.history.has_failed() || self.progress.is_degraded,
+            has_failed: self.progress.has_failed || self.progress.is_degraded,
             by_nip77: self.history.uses_nip77(),
             by_everything: self.progress.has_everything(now),
         }
@@ -525,7 +525,7 @@ pub(crate) struct SessionStatus {
     /// The largest page seen.
     pub(crate) page: u64,
     pub(crate) is_in_pass: bool,
-    /// Since the pass began, or the last full one ended so.
+    /// In the pass under way, or in one that was cut off, or the last full one ended so.
     pub(crate) has_failed: bool,
     pub(crate) by_nip77: bool,
     pub(crate) by_everything: bool,

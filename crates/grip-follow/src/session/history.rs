@@ -44,7 +44,6 @@ pub(super) struct History {
     polls_version: u64,
     held: HeldPolls,
     pass: Option<Pass>,
-    has_failed: bool,
     nip77: Nip77,
     /// The largest page seen on this connection, and what the relay says of its pages.
     page: u64,
@@ -93,7 +92,6 @@ impl History {
             polls_version: 0,
             held: HeldPolls::default(),
             pass: None,
-            has_failed: false,
             nip77: Nip77 {
                 is_known: uses_nip77,
                 failures: 0,
@@ -116,7 +114,6 @@ impl History {
         // A poll that waits stays: nobody would put it in line again.
         self.queue
             .retain(|job| matches!(job.work, Work::Poll { .. }));
-        self.has_failed = false;
         if self.nip77.is_known && progress.has_everything(now.unix) {
             for (class, values) in &plan.values {
                 let new = values.iter();
@@ -193,10 +190,6 @@ impl History {
 
     pub(super) fn is_active(&self) -> bool {
         self.active.is_some()
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        self.has_failed
     }
 
     pub(super) fn page_size(&self) -> u64 {

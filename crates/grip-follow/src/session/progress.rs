@@ -50,6 +50,9 @@ pub(crate) struct Progress {
     /// A pass ended without something that the relay said it has, and no full one succeeded since
     /// (G02-46).
     pub(super) is_degraded: bool,
+    /// A request of the pass under way failed. A pass that is cut off by the end of the connection or of
+    /// the process has not ended, so the next one has to.
+    pub(super) has_failed: bool,
     /// Bytes that all open subscriptions may have together, where the relay said so (G02-18).
     max_active_bytes: Option<u64>,
     /// Bytes of what was open when the relay refused more of it, on this connection: relays count in

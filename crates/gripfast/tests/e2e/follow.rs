@@ -1,6 +1,7 @@
 //! Repositories followed on other relays (GRASP-02).
 
 mod archive;
+mod health;
 mod hostile;
 mod identity;
 mod many;

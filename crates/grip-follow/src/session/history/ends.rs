@@ -85,7 +85,7 @@ impl History {
             return self.checked(lacking, out);
         }
         if !request.undecided.is_empty() {
-            self.has_failed = true;
+            progress.has_failed = true;
             self.retry(&request.undecided, 1, now);
         }
         match &request.job.work {
@@ -184,7 +184,7 @@ impl History {
 
     /// Puts a request back that did not come to its end: nothing of it counts.
     pub(super) fn failed(&mut self, job: Job, progress: &mut Progress, now: Now) {
-        self.has_failed = true;
+        progress.has_failed = true;
         progress.leave_incomplete(now.unix);
         self.put_back(job, now);
     }
@@ -280,7 +280,7 @@ impl History {
             return;
         }
         if let Some(pass) = self.pass.take() {
-            self.has_failed = false;
+            progress.has_failed = false;
             out.push(Output::PassEnded {
                 is_full: pass.is_full,
                 has_gaps: pass.has_gaps,

@@ -24,7 +24,11 @@ async fn host_with(project: &LocalProject, node: &Node, url: &str) -> Result<()>
     host_with_all(project, node, &[url.to_owned()]).await
 }
 
-async fn host_with_all(project: &LocalProject, node: &Node, urls: &[String]) -> Result<()> {
+pub(super) async fn host_with_all(
+    project: &LocalProject,
+    node: &Node,
+    urls: &[String],
+) -> Result<()> {
     let relays = ["relays".to_owned(), node.relay_url()];
     let tags = vec![
         tag(["d", "tides"]),
