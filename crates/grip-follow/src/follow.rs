@@ -175,10 +175,16 @@ async fn look_for_ever(shared: Arc<Shared>) {
             let plan = Arc::clone(&plan.borrow());
             (relay.clone(), plan)
         });
-        let before = before.collect();
-        match look(&shared, before).await {
+        let before: Plans = before.collect();
+        match look(&shared, before.clone()).await {
             Ok((plans, revisions)) => {
                 judge_again(&shared, &revisions, &known).await;
+                if shared.intake.has_answers() {
+                    shared
+                        .intake
+                        .judge_answers(&appeared(&plans, &before))
+                        .await;
+                }
                 known = revisions;
                 shared.private.set_plans(&plans);
                 assign(&shared, &mut workers, plans);
@@ -295,6 +301,16 @@ async fn judge_again(shared: &Shared, now: &Revisions, known: &Revisions) {
     if !changed.is_empty() {
         shared.intake.judge_again(&changed).await;
     }
+}
+
+/// Events and addresses of which a relay is asked what tags them, and was not asked before.
+fn appeared(plans: &Plans, before: &Plans) -> HashSet<Arc<str>> {
+    let mut names = HashSet::new();
+    for (relay, plan) in plans {
+        let known = before.get(relay);
+        names.extend(plan.new_names(known.map(|known| &**known)));
+    }
+    names
 }
 
 /// Gives each worker its plan; starts and ends workers as relays come and go.

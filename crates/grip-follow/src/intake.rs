@@ -218,6 +218,19 @@ impl Intake {
         }
     }
 
+    /// Says whether anything waits for what it belongs to.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.orphans.lock().is_empty()
+    }
+
+    /// Judges again what has waited for something that is here now, by whichever way it came: nobody sends
+    /// again what is known to wait (G02-36).
+    pub(crate) async fn judge_answers(&self, here: &HashSet<Arc<str>>) {
+        let answers = self.orphans.lock().take_naming(here, Instant::now());
+        let arrived = self.admit_kept(answers).await;
+        self.admit_answers(arrived).await;
+    }
+
     /// Judges again what was refused for identifiers that are new here or have other maintainers
     /// (G02-35).
     pub(crate) async fn judge_again(&self, identifiers: &HashSet<&str>) {

@@ -223,6 +223,22 @@ impl Plan {
         self.get(class, value).is_some()
     }
 
+    /// Events and addresses of which it is asked what tags them, and by `before` was not: what quotes them is
+    /// asked for, too.
+    pub(crate) fn new_names(&self, before: Option<&Self>) -> Vec<Arc<str>> {
+        let mut names = Vec::new();
+        for class in [Class::Quote, Class::DescendantQuote] {
+            let known = before.and_then(|plan| plan.values.get(&class));
+            let known = known.cloned().unwrap_or_default();
+            let values = self.values.get(&class).cloned().unwrap_or_default();
+            if !values.is_within(&known) {
+                let new = values.iter().filter(|value| !known.contains(value));
+                names.extend(new.cloned());
+            }
+        }
+        names
+    }
+
     /// The value of a class that reads so.
     pub(crate) fn get(&self, class: Class, value: &str) -> Option<&Arc<str>> {
         self.values.get(&class)?.get(value)

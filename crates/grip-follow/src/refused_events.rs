@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -28,13 +29,14 @@ pub(crate) struct Bounds {
 pub(crate) const ORPHANS: Bounds = Bounds {
     events: 1_024,
     bytes: 8 << 20,
-    event_bytes: 192 << 10,
+    event_bytes: 128 << 10,
     lifetime: Duration::from_secs(7 * 86_400),
 };
 
-/// Announcements and states, for as long as the settings say.
+/// Announcements and states of any length that relays take, for as long as the settings say.
 pub(crate) fn hot(lifetime: Duration) -> Bounds {
     Bounds {
+        event_bytes: 192 << 10,
         lifetime,
         ..ORPHANS
     }
@@ -109,6 +111,10 @@ impl Kept {
         self.by_id.insert(kept.event.id, kept);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
     pub(crate) fn contains(&self, id: &EventId) -> bool {
         self.by_id.contains_key(id)
     }
@@ -131,6 +137,21 @@ impl Kept {
             let mut addressed = named.addresses.iter();
             named.ids.iter().any(|id| ids.contains(id))
                 || addressed.any(|address| addresses.contains(address))
+        })
+    }
+
+    /// Takes out what belongs to one of `names`: events and addresses as filters write them.
+    pub(crate) fn take_naming(
+        &mut self,
+        names: &HashSet<Arc<str>>,
+        now: Instant,
+    ) -> Vec<KeptEvent> {
+        self.take(now, |event| {
+            let named = references(event);
+            let mut addressed = named.addresses.iter();
+            let mut ids = named.ids.iter();
+            ids.any(|id| names.contains(&*id.to_hex()))
+                || addressed.any(|address| names.contains(&*address.to_string()))
         })
     }
 
@@ -209,6 +230,12 @@ mod tests {
         assert!(orphans.contains(&answer.id));
         let taken = orphans.take_answers(std::slice::from_ref(&root), Instant::now());
         assert_eq!(taken.len(), 1);
+        orphans.add(answer.clone(), Bytes::from("x"), here, Instant::now());
+        let other = HashSet::from([Arc::from("1".repeat(64))]);
+        assert!(orphans.take_naming(&other, Instant::now()).is_empty());
+        let names = HashSet::from([Arc::from(root.id.to_hex())]);
+        assert_eq!(orphans.take_naming(&names, Instant::now()).len(), 1);
+        assert!(orphans.is_empty());
         let long = event(1111, "long", &[]);
         let text = Bytes::from(vec![0; ORPHANS.event_bytes + 1]);
         orphans.add(long.clone(), text, here, Instant::now());

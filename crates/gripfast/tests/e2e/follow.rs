@@ -4,6 +4,7 @@ mod archive;
 mod health;
 mod hostile;
 mod identity;
+mod intake;
 mod many;
 mod operator;
 mod other_makes;
