@@ -9,6 +9,7 @@ mod follow;
 mod git_service;
 mod maintainers;
 mod nip11;
+mod participants;
 mod pull_requests;
 mod purgatory;
 mod push;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Case> {
         deletion::CASES,
         cors::CASES,
         follow::CASES,
+        participants::CASES,
         archive::CASES,
         contributors::CASES,
     ]

@@ -1,4 +1,4 @@
-//! The cases of GRASP-01, GRASP-02, GRASP-05 and GRASP-06 against the real binary, a fresh node for each.
+//! The cases of GRASP-01, GRASP-02, GRASP-03, GRASP-05 and GRASP-06 against the real binary, a fresh node for each.
 
 use std::{pin::Pin, sync::Arc};
 

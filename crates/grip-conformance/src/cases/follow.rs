@@ -9,22 +9,32 @@ use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
     Author, FakeRelay, RemoteHost,
     events::{Tags, tag},
-    fake_relay::honest,
+    fake_relay::{Document, Nip77, honest},
     until_true,
 };
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::{Target, fixture::Fixture};
+use crate::{
+    Target,
+    fixture::{Fixture, INFO},
+};
 
 cases! {
     "G02-1" "what a listed relay has of a served repository is served here" Control => followed;
     "G02-4" "protected events are not taken from other relays" Control => protected;
+    "G02-33" "a forged copy does not keep the real event out" Control => forged;
+    "G02-35" "a state that was refused for want of a maintainer is taken once they are one" Control => judged_again;
     "G02-37" "the state of a held announcement is found though its relay never sends it by itself" Control => polled;
     "G02-43" "a relay that does not answer pings is left and dialled again" Control => silent_relay;
+    "G02-44" "a relay that a newer announcement does not list is left" Control => left;
     "G02-47" "after a start listed relays are dialled before any other relay has answered" Control => start_up;
     "G02-39" "connections to many relays start a quarter of a second apart" Control => spread;
     "G02-56" "data of a synced state is fetched half a second later and that of a submitted one is not" Control => delays;
+    "G02-49" "a bootstrap relay is asked for announcements though none names it" Control => bootstrap;
+    "G02-50" "where NIP-77 is switched off no relay is asked by it" Control => without_nip77;
+    "G02-52" "relays are not dialled with credentials" Control => credentials;
+    "G02-53" "relays of private addresses are not dialled because an announcement lists them" Control => private_addresses;
     "G02-51" "nothing is published to relays that are followed" Control => silent;
 }
 
@@ -71,8 +81,12 @@ impl<'a> Followed<'a> {
     }
 
     fn add(&self, event: &nostr::prelude::Event) {
+        self.add_json(json!(event));
+    }
+
+    fn add_json(&self, event: Value) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.push(json!(event));
+        events.push(event);
     }
 
     async fn until_served(&mut self, event: &nostr::prelude::Event) -> Result<()> {
@@ -104,6 +118,124 @@ async fn protected(target: &Target) -> Result<()> {
     // Both come with one answer of the relay.
     followed.until_served(&issue).await?;
     followed.fixture.must_not_serve(&protected.id).await
+}
+
+async fn forged(target: &Target) -> Result<()> {
+    let mut followed = Followed::announced(target, "127.0.0.62").await?;
+    let real = followed.fixture.issue(&Author::new(), "there");
+    let (mut changed, mut stolen) = (json!(real), json!(real));
+    changed["content"] = json!("send money");
+    stolen["sig"] = json!("00".repeat(64));
+    for event in [changed, stolen, json!(real)] {
+        followed.add_json(event);
+    }
+    followed.fixture.publish_and_push().await?;
+    followed.until_served(&real).await?;
+    let filter = json!({"ids": [real.id.to_hex()]});
+    let served = followed.fixture.relay.query(&[filter]).await?;
+    ensure!(served == [real], "{served:?}");
+    Ok(())
+}
+
+async fn judged_again(target: &Target) -> Result<()> {
+    let mut followed = Followed::announced(target, "127.0.0.63").await?;
+    let helper = Author::new();
+    let tip = followed.fixture.tree.tip("HEAD")?;
+    let refs = [("refs/heads/theirs", tip.as_str())];
+    let state = followed.fixture.state_naming(&helper, &refs, None);
+    let issue = followed.fixture.issue(&Author::new(), "there");
+    followed.add(&state);
+    followed.add(&issue);
+    followed.fixture.publish_and_push().await?;
+    followed.until_served(&issue).await?;
+    let relays = tag(["relays".to_owned(), followed.relay.url()]);
+    let listing = vec![tag(["maintainers", &helper.hex()]), relays];
+    let listing = followed.fixture.announcement(listing);
+    followed.fixture.accepted(&listing).await?;
+    let back = followed.fixture.answers_back(&helper);
+    followed.fixture.publish(&back).await?;
+    followed.until_served(&state).await
+}
+
+async fn left(target: &Target) -> Result<()> {
+    let mut followed = Followed::announced(target, "127.0.0.64").await?;
+    followed.fixture.publish_and_push().await?;
+    until_true("it is followed", || !followed.relay.open().is_empty()).await?;
+    let without = followed.fixture.announcement(Tags::new());
+    followed.fixture.accepted(&without).await?;
+    until_true("nothing is asked for any more", || {
+        followed.relay.open().is_empty()
+    })
+    .await
+}
+
+async fn bootstrap(target: &Target) -> Result<()> {
+    let mut fixture = Fixture::new(target).await?;
+    let announcement = fixture.announcement(Tags::new());
+    let events = vec![json!(announcement)];
+    let relay = FakeRelay::with_events("127.0.0.65", events).await?;
+    let env = [("NGIT_SYNC_BOOTSTRAP_RELAY_URL", relay.url())];
+    let env = env.each_ref().map(|(name, url)| (*name, url.as_str()));
+    target.restart_with(&env).await?;
+    let path = format!("{}/{INFO}", fixture.path());
+    grip_testkit::until("what it announces is here", || async {
+        (target.status(&path).await.ok()? == 200).then_some(())
+    })
+    .await
+}
+
+async fn without_nip77(target: &Target) -> Result<()> {
+    let off = [NEAR[0], ("NGIT_SYNC_DISABLE_NEGENTROPY", "true")];
+    target.restart_with(&off).await?;
+    let mut fixture = Fixture::new(target).await?;
+    let issue = fixture.issue(&Author::new(), "there");
+    let (nip77, events) = (Nip77::default(), vec![json!(issue)]);
+    let script = move |message: &Value| nip77.answer(message, &events);
+    let relay = FakeRelay::start("127.0.0.66", Arc::new(script)).await?;
+    relay.set_document(Document::Json(json!({"supported_nips": [1, 11, 77]})));
+    let announcement = fixture.announcement(vec![tag(["relays".to_owned(), relay.url()])]);
+    fixture.held(&announcement).await?;
+    fixture.publish_and_push().await?;
+    fixture.must_serve(&issue.id).await?;
+    ensure!(relay.requests().iter().all(|it| !it.is_comparison));
+    Ok(())
+}
+
+async fn credentials(target: &Target) -> Result<()> {
+    target.restart_with(&NEAR).await?;
+    let asked = FakeRelay::with_events("127.0.0.67", Vec::new()).await?;
+    let left_out = FakeRelay::with_events("127.0.0.68", Vec::new()).await?;
+    let secret = left_out.url().replace("ws://", "ws://user:secret@");
+    let relays = vec![tag(["relays".to_owned(), secret, asked.url()])];
+    let fixture = Fixture::announced_with(target, relays).await?;
+    asks_for(&asked, &fixture.identifier).await?;
+    ensure!(left_out.connected().is_empty() && left_out.described() == 0);
+    Ok(())
+}
+
+/// Waits until a relay is asked for a repository.
+async fn asks_for(relay: &FakeRelay, identifier: &str) -> Result<()> {
+    until_true("the relay is asked for the repository", || {
+        relay.requests().iter().any(|it| it.asks("#d", identifier))
+    })
+    .await
+}
+
+async fn private_addresses(target: &Target) -> Result<()> {
+    // What the operator configured may be there, and is asked for the repository, too.
+    let configured = FakeRelay::with_events("127.0.0.69", Vec::new()).await?;
+    let named = FakeRelay::with_events("127.0.0.70", Vec::new()).await?;
+    let url = configured.url();
+    let env = [
+        ("NGIT_SYNC_BOOTSTRAP_RELAY_URL", url.as_str()),
+        ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "false"),
+    ];
+    target.restart_with(&env).await?;
+    let relays = vec![tag(["relays".to_owned(), named.url()])];
+    let fixture = Fixture::announced_with(target, relays).await?;
+    asks_for(&configured, &fixture.identifier).await?;
+    ensure!(named.connected().is_empty() && named.described() == 0);
+    Ok(())
 }
 
 async fn silent(target: &Target) -> Result<()> {

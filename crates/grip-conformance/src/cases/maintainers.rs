@@ -1,4 +1,4 @@
-//! G01-26, G01-29, G01-31, G01-68 … G01-81: who may move refs.
+//! G01-26, G01-29, G01-31, G01-68 … G01-82: who may move refs.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +22,7 @@ cases! {
     "G01-79" "an announcement that does not answer is served and gives no authority" Url => discovery;
     "G01-80" "the state of an invited key is held and authorises nothing" Url => invited;
     "G01-81" "refs move when an invited key accepts" Url => accepting;
+    "G01-82" "a chain of leads is followed for 64 steps and no further" Url => long_chain;
     "G01-29" "being listed gives no right over the listed one's repository" Url => per_owner;
     "G01-31" "a removed maintainer moves no refs any more" Url => shrinking;
 }
@@ -178,6 +179,32 @@ async fn accepting(target: &Target) -> Result<()> {
     fixture.publish(&back).await?;
     fixture.must_serve(&state.id).await?;
     fixture.ref_is("refs/heads/theirs", &tip).await
+}
+
+/// Leads that are followed at most.
+const MAX_STEPS: usize = 64;
+
+async fn long_chain(target: &Target) -> Result<()> {
+    let mut fixture = Fixture::new(target).await?;
+    // Each points to the next one, and the last, who is the first to announce, to itself.
+    let people: Vec<Author> = (0..=MAX_STEPS).map(|_| Author::new()).collect();
+    let last = people[MAX_STEPS].clone();
+    let next = people.iter().skip(1).chain([&last]);
+    let chain: Vec<(&Author, &Author)> = people.iter().zip(next).collect();
+    for (author, lead) in chain.into_iter().rev() {
+        let tags = vec![tag(["M", &lead.hex()])];
+        let event = author.announcement(&target.authority, &fixture.identifier, tags);
+        fixture.held(&event).await?;
+    }
+    fixture.owner = last;
+    let tip = fixture.tree.tip("HEAD")?;
+    fixture.publish_and_push().await?;
+    let near = fixture.clone_url_of(&people[1]);
+    grip_testkit::git::until_ref(&near, "refs/heads/main", &tip).await?;
+    let far = fixture.clone_url_of(&people[0]);
+    let refs = grip_testkit::git::ls_remote(&far).await?;
+    ensure!(refs.is_empty(), "{refs:?}");
+    Ok(())
 }
 
 async fn legacy(target: &Target) -> Result<()> {

@@ -1,10 +1,12 @@
 //! Repositories followed on other relays (GRASP-02).
 
 mod archive;
+mod forbidden;
 mod health;
 mod hostile;
 mod identity;
 mod intake;
+mod lists;
 mod many;
 mod operator;
 mod other_makes;
@@ -12,5 +14,7 @@ mod peers;
 mod plus;
 mod replication;
 mod restart;
+mod role_bounds;
 mod roles;
 pub(crate) mod scene;
+mod selection;

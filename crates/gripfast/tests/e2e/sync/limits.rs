@@ -151,7 +151,7 @@ async fn every_refusal_is_told_and_costs_one_request() -> Result<()> {
 }
 
 #[tokio::test]
-async fn half_the_tips_missing_costs_one_request_an_attempt() -> Result<()> {
+async fn g02_57_59_half_the_tips_missing_costs_one_request_an_attempt() -> Result<()> {
     let (mut scene, project) = Scene::with_remote(&[]).await?;
     let (host, tree) = (&project.host, &project.tree);
     tree.git(["checkout", "-q", "-b", "later"])?;

@@ -91,8 +91,8 @@ async fn a_host_that_never_answers_is_given_up() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_host_that_hangs_after_its_headers_or_in_the_middle_of_a_pack_is_given_up() -> Result<()>
-{
+async fn g02_60_a_host_that_hangs_after_its_headers_or_in_the_middle_of_a_pack_is_given_up()
+-> Result<()> {
     for bytes in [0, 100_000] {
         let silent = Behaviour::HangAfter { bytes };
         let met = meets(silent, IMPATIENT, "stopped in the middle of its response").await?;
@@ -125,7 +125,7 @@ async fn a_pack_that_breaks_off_is_thrown_away() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_pack_without_end_is_cut_at_the_cap() -> Result<()> {
+async fn g02_60_a_pack_without_end_is_cut_at_the_cap() -> Result<()> {
     let env = [("GRIPFAST_SYNC_MAX_PACK_BYTES", "4 MiB")];
     let met = meets(Behaviour::Endless, &env, "larger than the 4194304 bytes");
     let scene = met.await?.passes().await?;
@@ -160,7 +160,7 @@ async fn a_pack_of_something_else_is_thrown_away() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_comes_beside_the_wanted_is_not_kept() -> Result<()> {
+async fn g02_60_what_comes_beside_the_wanted_is_not_kept() -> Result<()> {
     let (mut scene, project) = Scene::with_remote(&[]).await?;
     let (tree, tip) = (&project.tree, &project.tip);
     tree.git(["checkout", "-q", "--orphan", "smuggled"])?;
