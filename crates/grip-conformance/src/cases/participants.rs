@@ -28,6 +28,7 @@ async fn follow_people(target: &Target, index: &FakeRelay, fallback: &FakeRelay)
         .restart_with(&[
             ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true"),
             ("NGIT_SYNC_PLUS_ENABLED", "true"),
+            ("NGIT_SYNC_DISCONNECT_CHECK_INTERVAL_SECS", "1"),
             ("NGIT_USER_INDEX_RELAYS", index.as_str()),
             ("NGIT_SYNC_PLUS_FALLBACK_RELAYS", &fallback),
         ])

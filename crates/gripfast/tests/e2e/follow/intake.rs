@@ -1,4 +1,4 @@
-//! What followed relays deliver: made-up names, refused events, answers before what they answer, and more
+//! Deliveries of followed relays: made-up names, refused events, answers before what they answer, and more
 //! than fits at once.
 
 use std::{

@@ -1,4 +1,4 @@
-//! What an archive selects, and settings that contradict each other (GRASP-05).
+//! Selections of an archive, and settings that contradict each other (GRASP-05).
 
 use anyhow::{Result, ensure};
 use grip_testkit::{Author, Node, events::tag};
