@@ -7,6 +7,7 @@ mod nip77;
 mod requests;
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -27,6 +28,8 @@ use tokio::{
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use self::requests::Open;
+use crate::until_true;
+
 pub use self::{endless::EndlessIssues, nip77::Nip77, requests::Request};
 
 /// What is said to a message of a client.
@@ -50,6 +53,9 @@ struct State {
     flooded: AtomicU64,
     described: AtomicU64,
     orders: broadcast::Sender<Order>,
+    /// The round that each open connection has answered, and how many there were.
+    rounds: Mutex<BTreeMap<usize, u64>>,
+    round: AtomicU64,
 }
 
 /// A message of a client.
@@ -65,6 +71,8 @@ pub struct Frame {
 #[derive(Clone)]
 enum Order {
     Say(Value),
+    /// Which round of [`FakeRelay::settled`] it is for.
+    Ping(u64),
     HangUp,
 }
 
@@ -123,6 +131,7 @@ impl State {
         match &self.behaviour {
             Behaviour::Scripted => {
                 let ended = converse(socket, self, connection).await;
+                self.rounds.lock().remove(&connection);
                 self.open.lock().leave(connection);
                 ended
             }
@@ -165,6 +174,8 @@ impl FakeRelay {
             flooded: AtomicU64::default(),
             described: AtomicU64::default(),
             orders: broadcast::Sender::new(MAX_ORDERS),
+            rounds: Mutex::default(),
+            round: AtomicU64::default(),
         });
         let mut tasks = JoinSet::new();
         let serving = Arc::clone(&state);
@@ -213,6 +224,14 @@ impl FakeRelay {
     pub fn say(&self, message: Value) {
         // Nobody is there to hear it where no connection is open.
         let _ = self.state.orders.send(Order::Say(message));
+    }
+
+    /// Waits until everything that was said was read by clients, and what they said to it was heard.
+    pub async fn settled(&self) -> Result<()> {
+        let round = self.state.round.fetch_add(1, Ordering::Relaxed) + 1;
+        let _ = self.state.orders.send(Order::Ping(round));
+        let is_answered = || self.state.rounds.lock().values().all(|it| *it >= round);
+        until_true("all clients have answered a ping", is_answered).await
     }
 
     /// Ends every open connection without a word.
@@ -309,10 +328,18 @@ async fn converse(
     connection: usize,
 ) -> Result<()> {
     let mut orders = state.orders.subscribe();
+    // Rounds of before it was there are not its own.
+    let round = state.round.load(Ordering::Relaxed);
+    state.rounds.lock().insert(connection, round);
     loop {
         let answers = tokio::select! {
             order = orders.recv() => match order {
                 Ok(Order::Say(message)) => vec![message],
+                Ok(Order::Ping(round)) => {
+                    let payload = round.to_be_bytes().to_vec();
+                    socket.send(Message::Ping(payload.into())).await?;
+                    continue;
+                }
                 // More was said than a connection took in time: it is not the one that was meant.
                 Ok(Order::HangUp) | Err(_) => return Ok(()),
             },
@@ -322,6 +349,13 @@ async fn converse(
                     state.hear(connection, &message);
                     let script = Arc::clone(&state.script.lock());
                     script(&message)
+                }
+                Some(Message::Pong(payload)) => {
+                    if let Ok(round) = <[u8; 8]>::try_from(&payload[..]) {
+                        let mut rounds = state.rounds.lock();
+                        rounds.insert(connection, u64::from_be_bytes(round));
+                    }
+                    continue;
                 }
                 Some(_) => continue,
                 None => return Ok(()),

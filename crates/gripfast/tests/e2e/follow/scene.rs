@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::BINARY;
 
 /// Settings under which relays on this machine are followed.
-const NEAR: &[(&str, &str)] = &[
+pub const NEAR: &[(&str, &str)] = &[
     ("NGIT_SYNC_ALLOW_NON_GLOBAL_TARGETS", "true"),
     ("NGIT_SYNC_BASE_BACKOFF_SECS", "1"),
     ("NGIT_SYNC_MAX_BACKOFF_SECS", "1"),
