@@ -1,11 +1,13 @@
 //! Repositories followed on other relays (GRASP-02).
 
 mod archive;
+mod budget;
 mod forbidden;
 mod health;
 mod hostile;
 mod identity;
 mod intake;
+mod layers;
 mod lists;
 mod many;
 mod operator;
