@@ -306,8 +306,12 @@ impl Session {
         let refusal = self.refusal(subscription, text);
         if self.live.knows(subscription) {
             self.pause_for(refusal, now);
-            self.live
+            let refused = self
+                .live
                 .closed(subscription, refusal, &mut self.progress, now);
+            if let Some(class) = refused {
+                self.history.add_probe(class, &self.plan);
+            }
         } else if self.history.knows(subscription) {
             self.pause_for(refusal, now);
             self.history

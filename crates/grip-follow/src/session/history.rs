@@ -26,7 +26,7 @@ use self::{
     request::Request,
 };
 use super::{Names, Now, Output, Progress, RemoteLimits};
-use crate::plan::Plan;
+use crate::plan::{Class, Plan};
 
 pub(crate) use self::request::{Item, UNKNOWN_ID};
 
@@ -173,6 +173,19 @@ impl History {
         if self.pass.is_none() && self.queue.iter().any(Job::is_history) {
             self.pass = Some(Pass::partial(now));
         }
+    }
+
+    /// Sees that a class that was refused is asked for when its pause is over: before that was answered,
+    /// nothing subscribes to it again (G02-29).
+    pub(super) fn add_probe(&mut self, class: Class, plan: &Plan) {
+        let is_of = |job: &Job| job.class == class && job.is_history();
+        let active = self.active.iter().map(|request| &request.job);
+        if active.chain(&self.queue).any(is_of) {
+            return;
+        }
+        let values = plan.values.get(&class);
+        let jobs = values.map(|values| Job::of_values(class, values.as_slice(), None));
+        self.queue.extend(jobs.into_iter().flatten());
     }
 
     pub(super) fn set_spacing(&mut self, spacing: Duration) {

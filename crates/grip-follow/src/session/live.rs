@@ -53,6 +53,8 @@ pub(super) struct Live {
     polled: Vec<Wanted>,
     regrouped: u64,
     must_regroup: bool,
+    /// Classes without subscriptions, because the relay refused them.
+    left_out: Vec<Class>,
     /// One subscription to all that the relay has stands for those to values.
     has_everything: bool,
     /// Subscriptions that end when those that stand for them are open: nothing is missed between.
@@ -93,6 +95,7 @@ impl Live {
             polled: Vec::new(),
             regrouped: 0,
             must_regroup: false,
+            left_out: Vec::new(),
             has_everything: false,
             ending: Vec::new(),
             spacing: Duration::ZERO,
@@ -191,8 +194,9 @@ impl Live {
 
     /// Arranges the filters in as few requests as the relay allows. Requests that stay the same
     /// stay open.
-    fn regroup(&mut self, progress: &Progress, now: Now, out: &mut Vec<Output>) {
+    fn regroup(&mut self, progress: &Progress, out: &mut Vec<Output>) {
         self.must_regroup = false;
+        self.left_out.clear();
         self.regrouped += 1;
         let mut groups: Vec<Vec<Wanted>> = Vec::new();
         let mut bytes = 0;
@@ -201,7 +205,8 @@ impl Live {
         }
         let plan = Arc::clone(&self.plan);
         for (class, values) in plan.values.iter().filter(|_| !self.has_everything) {
-            if progress.refused(*class, now.unix).is_some() {
+            if progress.is_left_out(*class) {
+                self.left_out.push(*class);
                 continue;
             }
             let ordered = self.ordered(*class, values);
@@ -269,8 +274,9 @@ impl Live {
         now: Now,
         out: &mut Vec<Output>,
     ) {
-        if self.must_regroup {
-            self.regroup(progress, now, out);
+        let is_back = |class: &Class| !progress.is_left_out(*class);
+        if self.must_regroup || self.left_out.iter().any(is_back) {
+            self.regroup(progress, out);
         }
         if progress.rate_limited(now.unix).is_some() {
             return;
@@ -308,18 +314,16 @@ impl Live {
         requests.any(|request| request.is_open_as(subscription))
     }
 
-    /// Hears that the relay closed a subscription.
+    /// Hears that the relay closed a subscription; returns the class that it refuses by that.
     pub(super) fn closed(
         &mut self,
         subscription: &str,
         refusal: Refusal,
         progress: &mut Progress,
         now: Now,
-    ) {
+    ) -> Option<Class> {
         let ceiling = self.ceiling;
-        let Some(request) = self.find(subscription) else {
-            return;
-        };
+        let request = self.find(subscription)?;
         let size = request.wanted.len();
         request.state = State::Closed(None);
         match refusal {
@@ -342,6 +346,7 @@ impl Live {
                 let class = request.wanted[0].class;
                 progress.refuse(class, now.unix);
                 self.must_regroup = true;
+                return Some(class);
             }
             Refusal::Unknown => {
                 let pause = REPAIR * 2_u32.pow(request.repairs.min(10));
@@ -349,6 +354,7 @@ impl Live {
                 request.state = State::Closed(Some(now.at + pause.min(MAX_REPAIR)));
             }
         }
+        None
     }
 
     pub(super) fn wake_at(&self, progress: &Progress, now: Now) -> Instant {

@@ -374,6 +374,20 @@ impl Progress {
         (left > 0).then(|| Duration::from_secs(left))
     }
 
+    /// Says whether a class was refused and no request of it was answered since: what is asked for after
+    /// the pause is one probe, not a subscription beside it (G02-29).
+    pub(super) fn is_left_out(&self, class: Class) -> bool {
+        self.policy.contains_key(&class)
+    }
+
+    /// Notes that a request of a class was answered to its end; what was under way when the class was refused
+    /// says nothing.
+    pub(super) fn allow(&mut self, class: Class, now: u64) {
+        if self.refused(class, now).is_none() {
+            self.policy.remove(&class);
+        }
+    }
+
     pub(crate) fn is_refused(&self, now: u64) -> bool {
         let mut classes = self.policy.keys();
         classes.any(|class| self.refused(*class, now).is_some())

@@ -88,6 +88,10 @@ impl History {
             progress.has_failed = true;
             self.retry(&request.undecided, 1, now);
         }
+        // Ids are asked for whatever they are of: that says nothing of the class.
+        if !matches!(request.phase, Phase::Ids { .. }) {
+            progress.allow(request.job.class, now.unix);
+        }
         match &request.job.work {
             Work::Fetch { .. } => self.fetched(request, progress, now, out),
             Work::History { .. } | Work::Poll { .. } => self.paged(request, progress, now),

@@ -7,7 +7,7 @@ use grip_testkit::{
     Clock, FakeRelay, LocalProject, Node,
     events::tag,
     fake_relay::{Request, Script, honest},
-    until, until_ok,
+    until, until_ok, until_true,
 };
 use nostr::prelude::Event;
 use parking_lot::Mutex;
@@ -158,6 +158,13 @@ impl Scene {
     pub fn pages(&self) -> Vec<Request> {
         let requests = self.relay.requests().into_iter();
         requests.filter(Request::is_page).collect()
+    }
+
+    /// Waits until history was asked for so many times: two requests are a second apart.
+    pub async fn read_times(&self, count: usize) -> Result<()> {
+        let is_so = || self.pages().len() == count;
+        let read = until_true(&format!("{count} requests for history"), is_so).await;
+        read.with_context(|| self.story())
     }
 
     /// What was said on both sides.
