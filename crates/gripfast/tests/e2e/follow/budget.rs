@@ -31,13 +31,12 @@ fn one_filter(message: &Value) -> Option<Vec<Value>> {
     is_refused.then(|| closed(message, "invalid: too many filters"))
 }
 
-/// Subscriptions that are open.
+/// Subscriptions that are open on the last connection: names begin again on each.
 fn open_live(relay: &FakeRelay) -> Vec<Request> {
-    let open = relay.open();
+    let (open, connections) = (relay.open(), relay.connected().len());
     let requests = relay.requests().into_iter();
-    requests
-        .filter(|it| it.is_live() && open.contains(&it.name))
-        .collect()
+    let requests = requests.filter(|it| it.connection + 1 == connections && it.is_live());
+    requests.filter(|it| open.contains(&it.name)).collect()
 }
 
 /// G02-13: never more than the relay says it allows, live subscriptions and history together. G02-14: two places
