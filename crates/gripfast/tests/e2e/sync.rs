@@ -7,6 +7,7 @@ mod instances;
 mod limits;
 mod logs;
 mod misbehaviour;
+mod old_hosts;
 mod operator;
 mod pages;
 mod peers;
