@@ -5,7 +5,7 @@
 //! credentials included.
 
 use std::{
-    io::{self, Write as _},
+    io,
     os::unix::process::CommandExt as _,
     path::Path,
     process::{Command, Stdio},
@@ -14,7 +14,11 @@ use std::{
 
 use grip_types::Oid;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::time::timeout;
+use tokio::{
+    io::AsyncWriteExt as _,
+    signal::unix::{SignalKind, signal},
+    time::timeout,
+};
 
 /// A host that sends less than this many bytes a second for [`SLOW_SECONDS`] is given up.
 const MIN_BYTES_PER_SECOND: u32 = 1_000;
@@ -47,13 +51,8 @@ pub fn fetch(git_dir: &Path, url: &str, oids: &[Oid], is_quiet: bool) -> io::Res
         .args(is_quiet.then_some("--quiet"))
         .args(["--", url])
         .stdin(Stdio::piped());
-    let mut child = command.spawn()?;
-    let mut wanted = child.stdin.take().expect("because it was piped");
     let lines: String = oids.iter().map(|oid| format!("{oid}\n")).collect();
-    // A git that has ended says why by its status.
-    let _ = wanted.write_all(lines.as_bytes());
-    drop(wanted);
-    Ok(child.wait()?.success())
+    run(command, lines, None)
 }
 
 /// Whether the host of `url` says in time which refs it has.
@@ -61,24 +60,68 @@ fn answers(url: &str) -> io::Result<bool> {
     let mut command = git_for_strangers();
     command
         .args(["ls-remote", "--quiet", "--", url, "HEAD"])
-        .stdin(Stdio::null())
-        // Git leaves the process that waits for the host behind when it is ended itself.
-        .process_group(0);
+        .stdin(Stdio::null());
+    run(command, String::new(), Some(ANSWER_TIMEOUT))
+}
+
+/// Runs git in a process group of its own, and says whether it succeeded in time. It ends with us: whoever
+/// stops the clone stops it, though the terminal tells our group alone.
+fn run(mut command: Command, input: String, limit: Option<Duration>) -> io::Result<bool> {
+    // Git leaves the process that waits for the host behind when it is ended itself.
+    command.process_group(0);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
+        let mut stops = [
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+        ];
         let mut child = tokio::process::Command::from(command).spawn()?;
-        if let Ok(ended) = timeout(ANSWER_TIMEOUT, child.wait()).await {
-            return Ok(ended?.success());
-        }
         let group = child.id().and_then(|id| Pid::from_raw(id as i32));
-        if let Some(group) = group {
-            kill_process_group(group, Signal::KILL)?;
+        let stdin = child.stdin.take();
+        let work = async {
+            if let Some(mut stdin) = stdin {
+                // A git that has ended says why by its status.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+            child.wait().await
+        };
+        let [interrupt, terminate, hangup] = &mut stops;
+        let ended = tokio::select! {
+            ended = within(limit, work) => ended.transpose()?,
+            _ = interrupt.recv() => return stopped(group),
+            _ = terminate.recv() => return stopped(group),
+            _ = hangup.recv() => return stopped(group),
+        };
+        if let Some(status) = ended {
+            return Ok(status.success());
         }
+        end(group)?;
         child.wait().await?;
         Ok(false)
     })
+}
+
+/// What `work` comes to; none if it takes longer than it may.
+async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => timeout(limit, work).await.ok(),
+        None => Some(work.await),
+    }
+}
+
+fn end(group: Option<Pid>) -> io::Result<()> {
+    match group {
+        Some(group) => Ok(kill_process_group(group, Signal::KILL)?),
+        None => Ok(()),
+    }
+}
+
+fn stopped(group: Option<Pid>) -> io::Result<bool> {
+    end(group)?;
+    Err(io::Error::new(io::ErrorKind::Interrupted, "it was stopped"))
 }
 
 /// The person's git with bounds for hosts that others named.
