@@ -308,6 +308,29 @@ impl<T: TryFrom<u64>, const MIN: u64, const MAX: u64> Kind for Count<T, MIN, MAX
     }
 }
 
+/// A number of bytes that is counted with, from `MIN` on: a limit that 0 lifts, or one that is there.
+pub(crate) struct ByteCount<T, const MIN: u64>(PhantomData<T>);
+
+impl<T: TryFrom<u64>, const MIN: u64> Kind for ByteCount<T, MIN> {
+    type Value = T;
+    const SHAPE: Shape = Shape::Size;
+    const PLACEHOLDER: &'static str = "SIZE";
+
+    fn describe() -> String {
+        let none = if MIN == 0 { ", or 0" } else { "" };
+        format!("size, such as `500 MB` or `2 GiB`{none}")
+    }
+
+    fn parse(text: &str) -> Result<T, ParseError> {
+        let number = if MIN == 0 && text == "0" {
+            0
+        } else {
+            bytes(text)?
+        };
+        T::try_from(number).map_err(|_| "is too large".into())
+    }
+}
+
 /// A text that no log line and no debug output shows.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SecretText(String);

@@ -201,7 +201,7 @@ options! {
         deletion_request_disrespector: bool = "false", ngit;
         /// Bytes that deletion requests of one key may take up, and as many its requests to vanish,
         /// beside what its network may send (`relay_unrelated_bytes_per_hour`). 0 lifts the limit.
-        deletion_request_max_bytes_per_key: Count<usize, 0> = "1048576", live;
+        deletion_request_max_bytes_per_key: ByteCount<usize, 0> = "1 MiB", live;
     }
 
     "Limits" in limits: Limits {
@@ -242,7 +242,7 @@ options! {
         max_fetches: Positive = "64";
         /// Bytes a second that a client must send of a push, or take of an answer, on average, not
         /// counting the time it waits for the node. 0 lifts the limit.
-        transfer_min_bytes_per_second: Count<u64, 0> = "1024";
+        transfer_min_bytes_per_second: ByteCount<u64, 0> = "1 KiB";
         /// Requests a second that one address may make for long; ten times as many in one go. 0
         /// lifts the limit.
         http_requests_per_second: Rate = "100";
@@ -273,22 +273,22 @@ options! {
         /// Bytes of deletion requests and grasp lists, which need no relation to anything served, and of
         /// pull requests by authors who own nothing here (2 KiB each at least), that one network of
         /// clients may send in an hour for long. 0 lifts the limit.
-        relay_unrelated_bytes_per_hour: Count<u32, 0> = "65536";
+        relay_unrelated_bytes_per_hour: ByteCount<u32, 0> = "64 KiB";
         /// The same in one go.
-        relay_unrelated_burst_bytes: Option<Count<u32, 1>>,
-            derived("`1048576`, or two events of `relay_max_event_size_bytes`"), example("2097152");
+        relay_unrelated_burst_bytes: Option<ByteCount<u32, 1>>,
+            derived("`1 MiB`, or two events of `relay_max_event_size_bytes`"), example("2 MiB");
         /// Bytes of issues, comments and whatever else relates to something served and waits for no git
         /// data, with their index entries, that one network of clients may send in an hour for long. 0
         /// lifts the limit.
-        relay_related_bytes_per_hour: Count<u32, 0> = "33554432";
+        relay_related_bytes_per_hour: ByteCount<u32, 0> = "32 MiB";
         /// The same in one go.
-        relay_related_burst_bytes: Count<u32, 1> = "33554432";
+        relay_related_burst_bytes: ByteCount<u32, 1> = "32 MiB";
         /// Bytes of events, with their index entries, that are read in an hour for long from relays of one
         /// network which repositories name; those that this configuration names have no such limit. What is
         /// more waits, and its relay is asked less often. 0 lifts the limit.
-        relay_synced_bytes_per_hour: Count<u32, 0> = "268435456";
+        relay_synced_bytes_per_hour: ByteCount<u32, 0> = "256 MiB";
         /// The same in one go, such as the first time that a relay is read.
-        relay_synced_burst_bytes: Count<u32, 1> = "2147483648";
+        relay_synced_burst_bytes: ByteCount<u32, 1> = "2 GiB";
         /// Most stored events that one filter brings; with the default, 500 where it names no
         /// limit of its own.
         relay_filter_limit: Positive = "5000", ngit;

@@ -224,3 +224,22 @@ fn a_secret_may_have_a_comma_where_it_has_a_line_of_its_own() {
     assert_eq!(revealed("a,b\n\nc \n"), ["a,b", "c"]);
     refuses::<Secrets>(&[(" ,", "holds no secret"), ("\n", "holds no secret")]);
 }
+
+#[test]
+fn byte_counts_take_units_and_0_where_it_lifts_a_limit() {
+    for (text, bytes) in [
+        ("0", 0),
+        ("1024", 1024),
+        ("64 KiB", 1 << 16),
+        ("2 MB", 2_000_000),
+    ] {
+        assert_eq!(parse::<ByteCount<u32, 0>>(text), Ok(bytes), "{text}");
+    }
+    assert_eq!(parse::<ByteCount<u32, 1>>("32 MiB"), Ok(1 << 25));
+    refuses::<ByteCount<u32, 0>>(&[
+        ("4 GiB", "too large"),
+        ("-1", "is no size"),
+        ("many", "is no size"),
+    ]);
+    refuses::<ByteCount<u32, 1>>(&[("0", "is no size"), ("4294967296", "too large")]);
+}
