@@ -99,6 +99,7 @@ impl<'a> RequestContext<'a> {
             Handler::Read(handler) => handler(self),
             Handler::Upload(handler) => handler(self, body),
             Handler::Operator(handler) => handler(self, self.operator()?),
+            Handler::OperatorUpload(handler) => handler(self, self.operator()?, body),
         };
         let (class, time) = match route.limit {
             Limit::Probe | Limit::Metered | Limit::ByHandler => return work.await,

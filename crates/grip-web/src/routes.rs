@@ -87,6 +87,14 @@ pub(crate) enum Handler {
     Upload(for<'a> fn(&'a RequestContext<'a>, Incoming) -> Future<'a>),
     /// Is for the operator alone.
     Operator(for<'a> fn(&'a RequestContext<'a>, Admin) -> Future<'a>),
+    /// Is for the operator alone, and reads the body of the request.
+    OperatorUpload(for<'a> fn(&'a RequestContext<'a>, Admin, Incoming) -> Future<'a>),
+}
+
+impl Handler {
+    pub(crate) fn is_for_operator(self) -> bool {
+        matches!(self, Self::Operator(_) | Self::OperatorUpload(_))
+    }
 }
 
 macro_rules! read {
@@ -102,6 +110,12 @@ macro_rules! upload {
 macro_rules! operator {
     ($handler:path) => {
         Handler::Operator(|cx, admin| Box::pin($handler(cx, admin)))
+    };
+}
+
+macro_rules! operator_upload {
+    ($handler:path) => {
+        Handler::OperatorUpload(|cx, admin, body| Box::pin($handler(cx, admin, body)))
     };
 }
 
@@ -193,6 +207,7 @@ static ROUTES: &[Route] = &[
     row("/api/v1/config", GET, "config", Answer(Api), operator!(api::config::show)),
     get("/api/v1/explain/{subject...}", "explain", Answer(Api), read!(api::explain::explain)),
     post("/api/v1/check", "check", Bulk(Api), operator!(api::check::run)),
+    post("/api/v1/check/restore", "check", ByHandler, operator_upload!(api::check::restore)),
     get("/api/v1/archive/{npub}/{identifier}/log", "archive", Answer(Api), read!(api::archive::log)),
     post("/api/v1/backup", "backup", Bulk(Api), operator!(api::backup::begin)),
     post("/api/v1/backup/end", "backup", Bulk(Api), operator!(api::backup::end)),
@@ -338,7 +353,7 @@ pub(crate) enum Credential {
 pub(crate) fn credential_of(path: &str) -> Credential {
     let route = ROUTES.iter().find(|route| route.path == path);
     match route.map(|route| (route.handler, route.reader)) {
-        Some((Handler::Operator(_), _)) => Credential::AdminToken,
+        Some((handler, _)) if handler.is_for_operator() => Credential::AdminToken,
         Some((_, Reader::Signed)) => Credential::Signature,
         _ => Credential::None,
     }

@@ -2,15 +2,21 @@
 
 use std::time::Duration;
 
-use grip_grasp::{CheckOptions, CheckRange};
-use grip_types::Identifier;
+use grip_grasp::{CheckOptions, CheckRange, RestoreError};
+use grip_types::{ErrorChain, Identifier};
 use http::StatusCode;
+use hyper::body::Incoming;
 use serde_json::json;
 
-use super::{json, types::CheckPage};
+use super::{
+    json,
+    types::{CheckPage, RestoredRepository},
+};
 use crate::{
     admin::Admin,
     error::WebError,
+    git::{Encoding, Patience, Reader},
+    limits::Class,
     query::{flag, query_text},
     request_context::{HttpResult, RequestContext},
 };
@@ -53,4 +59,30 @@ pub(crate) async fn run(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
         StatusCode::OK,
         &json!(CheckPage::new(checked, options.repair)),
     )
+}
+
+/// Puts back what the objects of an identifier lack and the pack of the request has: the command reads the
+/// backup, which the node may not see.
+pub(crate) async fn restore(cx: &RequestContext<'_>, admin: Admin, body: Incoming) -> HttpResult {
+    let identifier = query_text(cx.query(), "identifier")?;
+    let identifier = Identifier::parse(identifier.as_deref().unwrap_or_default());
+    let identifier = identifier.map_err(|e| WebError::Malformed(e.to_string()))?;
+    let _permit = cx.permit_soon(Class::Push, None).await?;
+    let encoding = Encoding::of(cx.headers())?;
+    let pack = Reader::new(body, encoding, Patience::of(&cx.settings));
+    let audit = admin.begin("restore", format!("objects of {identifier} from a backup"));
+    let restored = cx.app.web.grasp.restore_objects(&identifier, pack).await;
+    audit.end(match &restored {
+        Ok(restored) if restored.left.is_empty() => "whole again".to_owned(),
+        Ok(restored) => format!("{} points left", restored.left.len()),
+        Err(error) => format!("failed: {}", ErrorChain(error)),
+    });
+    let restored = restored.map_err(|error| match error {
+        RestoreError::NotHosted => WebError::NoSuchRepository,
+        RestoreError::Pack(error) if !error.is_node_fault() => {
+            WebError::Malformed(ErrorChain(&error).to_string())
+        }
+        error => WebError::internal("nothing could be restored", error),
+    })?;
+    json(StatusCode::OK, &RestoredRepository::from(restored))
 }

@@ -15,8 +15,9 @@ use super::types::{
     EventDropped, Explained, FailureCauses, FrozenState, Gaps, GapsClosed, HeldBackList,
     HoldingPurged, HoldingRestored, IndexDueNow, IndexStatus, IndexedRepo, IndexedRepos,
     JobDropped, JobDueNow, Jobs, NodeStatus, PushPage, ReadyAnswer, ReextractionBegun,
-    RemovalReport, RepositoryList, ResolvedManifest, Retention, Revived, SearchBroughtForward,
-    ServiceConfig, SourceForgotten, SumDbView, SyncStatus, TaskList, VersionFacts, WaitingEvents,
+    RemovalReport, RepositoryList, ResolvedManifest, RestoredRepository, Retention, Revived,
+    SearchBroughtForward, ServiceConfig, SourceForgotten, SumDbView, SyncStatus, TaskList,
+    VersionFacts, WaitingEvents,
 };
 use crate::index_feed::{Line, Version};
 
@@ -157,6 +158,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     json::<ServiceConfig>("GET", "/api/v1/config", "Every setting with its value and source; secrets are masked", NONE),
     json::<Explained>("GET", "/api/v1/explain/{subject...}", "Why an event or a repository is served, held or refused; 404 if nothing is known of it", NONE).also(404),
     json::<CheckPage>("POST", "/api/v1/check", "Audit of relay against git, page by page", &[("full", "`true` reads every object"), ("repair", "`true` settles what is found"), AFTER]),
+    json::<RestoredRepository>("POST", "/api/v1/check/restore", "Put back what the objects of an identifier lack from a pack of a backup", &[("identifier", "whose objects they are")]).with_body("a pack that is complete in itself"),
     json::<ListedMoves>("GET", "/api/v1/archive/{npub}/{identifier}/log", "Former tips of the refs of an archived repository", &[LIMIT, ("skip", "entries to leave out")]),
     json::<FrozenState>("POST", "/api/v1/backup", "Lay the state of this moment out for a backup; 202 while it goes on: ask again", NONE).also(202),
     json::<BackupEnded>("POST", "/api/v1/backup/end", "Remove what was laid out for a backup", NONE),

@@ -410,24 +410,59 @@ impl From<Vec<grip_grasp::HeldBack>> for HeldBackList {
 pub struct DisagreementFacts {
     /// `npub/identifier.git`, or the identifier alone.
     pub repository: String,
+    pub identifier: String,
     pub kind: String,
     pub text: String,
     /// Whether a repair has settled it; none where none was asked for.
     pub repaired: Option<bool>,
 }
 
-impl CheckPage {
-    /// The page for programs; `was_repair` where what was found was to be settled.
-    pub(crate) fn new(checked: grip_grasp::Checked, was_repair: bool) -> Self {
-        let facts = |it: grip_grasp::Disagreement, repaired| DisagreementFacts {
-            repository: it.repository.as_ref().map_or_else(
-                || it.identifier.as_str().to_owned(),
-                grip_types::RepoAddr::path,
-            ),
+/// `POST /api/v1/check/restore`
+#[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(default)]
+pub struct RestoredRepository {
+    /// Bytes of the pack that was put into the store; 0 if nothing of it was missing.
+    pub pack_bytes: u64,
+    /// Repositories that could not be read, and were set aside and made again.
+    pub remade: Vec<String>,
+    /// In what relay and git do not agree now.
+    pub disagreements: Vec<DisagreementFacts>,
+}
+
+impl From<grip_grasp::RestoredObjects> for RestoredRepository {
+    fn from(restored: grip_grasp::RestoredObjects) -> Self {
+        let left = restored.left.iter();
+        Self {
+            pack_bytes: restored.pack_bytes,
+            remade: restored
+                .remade
+                .iter()
+                .map(grip_types::RepoAddr::path)
+                .collect(),
+            disagreements: left
+                .map(|it| DisagreementFacts::new(it, Some(false)))
+                .collect(),
+        }
+    }
+}
+
+impl DisagreementFacts {
+    fn new(it: &grip_grasp::Disagreement, repaired: Option<bool>) -> Self {
+        let identifier = it.identifier.as_str().to_owned();
+        let repository = it.repository.as_ref();
+        Self {
+            repository: repository.map_or_else(|| identifier.clone(), grip_types::RepoAddr::path),
+            identifier,
             kind: it.fault.kind().to_owned(),
             text: it.fault.to_string(),
             repaired,
-        };
+        }
+    }
+}
+
+impl CheckPage {
+    /// The page for programs; `was_repair` where what was found was to be settled.
+    pub(crate) fn new(checked: grip_grasp::Checked, was_repair: bool) -> Self {
         let grip_grasp::Checked {
             identifiers,
             total,
@@ -442,7 +477,7 @@ impl CheckPage {
         };
         let of = |it: grip_grasp::Disagreement| {
             let repaired = was_repair.then(|| !is_left(&it));
-            facts(it, repaired)
+            DisagreementFacts::new(&it, repaired)
         };
         Self {
             identifiers,

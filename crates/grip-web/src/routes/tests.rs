@@ -304,15 +304,17 @@ fn the_documented_routes_are_those_of_the_table() {
             ByHandler => "its handler's",
             Answer(class) | Bulk(class) => class.label(),
         };
-        let reader = match route.handler {
-            Handler::Operator(_) => "the operator",
-            _ => "anybody",
+        let is_for_operator = route.handler.is_for_operator();
+        let reader = if is_for_operator {
+            "the operator"
+        } else {
+            "anybody"
         };
-        let private = match (route.reader, route.handler) {
-            (_, Handler::Operator(_)) => "the operator",
-            (Reader::Member, _) => "members",
-            (Reader::Anybody, _) => "anybody",
-            (Reader::Signed, _) => "who signs the request",
+        let private = match route.reader {
+            _ if is_for_operator => "the operator",
+            Reader::Member => "members",
+            Reader::Anybody => "anybody",
+            Reader::Signed => "who signs the request",
         };
         let label = route.label;
         text += &format!("| {methods} | `{path}` | {limit} | `{label}` | {reader} | {private} |\n");
