@@ -18,6 +18,7 @@
 
 mod blocks;
 mod make;
+mod objects;
 mod restore;
 mod sources;
 
@@ -36,6 +37,7 @@ use tempfile::TempDir;
 use self::blocks::{Blocks, Cut, Digest};
 pub(crate) use self::{
     make::{Made, make},
+    objects::BackupPack,
     restore::{Restored, RowsRestored, Target, check_finished, restore},
     sources::{frozen, stopped},
 };

@@ -56,7 +56,11 @@ fn main() -> ExitCode {
         Command::Unpin { key } => commands::pins::unpin(&node, &key),
         Command::Pins => commands::pins::list(&node),
         Command::Resolve(query) => commands::resolve::run(&node, &query),
-        Command::Check { full, repair } => commands::check::run(&node, full, repair),
+        Command::Check {
+            full,
+            repair,
+            from_backup,
+        } => commands::check::run(&node, full, repair, from_backup.as_deref()),
         Command::Credential {
             key_file,
             bunker_file,

@@ -102,7 +102,7 @@ impl Target {
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         if let Some(rest) = name.strip_prefix("git/") {
             return self.git.join(rest);
         }
@@ -264,7 +264,8 @@ pub(crate) async fn restore(
     })
 }
 
-fn write(
+/// Writes one file of a backup, each block checked against its digest; one that is there is kept.
+pub(super) fn write(
     directory: &Directory,
     file: &FileEntry,
     path: &Path,

@@ -31,7 +31,8 @@ pub(crate) fn command() -> clap::Command {
             "completions" | "credential" | "man" | "remote-helper" => c,
             "import-ngit-grasp" => with_options(c, |_| true).arg(json("Print the report as JSON")),
             "healthcheck" => c.arg(url()).arg(json("Print JSON")).arg(config_file()),
-            "explain" | "resolve" | "status" | "pin" | "unpin" | "check" | "compact" => asking(c),
+            "explain" | "resolve" | "status" | "pin" | "unpin" | "compact" => asking(c),
+            "check" => asking(c).arg(plain_option("git_program")),
             "pins" => asking(c).arg(limit()),
             "selftest" => c
                 .arg(

@@ -101,6 +101,10 @@ pub(crate) enum Command {
         /// Settle what is found
         #[arg(long)]
         repair: bool,
+        /// Take objects that are missing here from backups in this directory, the newest first; without
+        /// --repair, say what they have
+        #[arg(long, value_name = "DIRECTORY")]
+        from_backup: Option<PathBuf>,
     },
     /// Let git into repositories of private services: a credential helper
     #[command(after_long_help = CREDENTIAL_HELP)]

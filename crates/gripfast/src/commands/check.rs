@@ -1,9 +1,14 @@
 //! `gripfast check`: the audit of the running node, page by page.
 
+mod from_backup;
+
+use std::path::Path;
+
 use anyhow::{Context as _, bail};
 use grip_web::api_types::{CheckPage, DisagreementFacts};
 use reqwest::Method;
 
+use self::from_backup::Backups;
 use crate::{
     cli::NodeRequest,
     commands::{
@@ -16,8 +21,15 @@ use crate::{
 const PATH: [&str; 3] = ["api", "v1", "check"];
 
 /// Succeeds when relay and git agree about everything.
-pub(crate) fn run(request: &NodeRequest, full: bool, repair: bool) -> anyhow::Result<()> {
+pub(crate) fn run(
+    request: &NodeRequest,
+    full: bool,
+    repair: bool,
+    from_backup: Option<&Path>,
+) -> anyhow::Result<()> {
     let node = Node::new(request)?;
+    let backups = from_backup.map(|root| Backups::open(root, &node, request));
+    let backups = backups.transpose()?;
     // Asked first, so that a node that does not run is named before a token that is missing.
     node.get(&["healthz"])?;
     let (mut identifiers, mut found) = (0, Vec::new());
@@ -40,11 +52,19 @@ pub(crate) fn run(request: &NodeRequest, full: bool, repair: bool) -> anyhow::Re
         }
     }
     progress.finish();
+    let taken = match &backups {
+        Some(backups) => Some(backups.take(&node, repair, &mut found)?),
+        None => None,
+    };
     if request.json {
-        let all = serde_json::json!({ "identifiers": identifiers, "disagreements": found });
+        let mut all = serde_json::json!({ "identifiers": identifiers, "disagreements": found });
+        if let Some(taken) = &taken {
+            all["from_backup"] = serde_json::to_value(taken)?;
+        }
         anstream::println!("{all:#}");
     } else {
         table::print(&render(&found));
+        table::print(&from_backup::render(taken.as_deref().unwrap_or_default()));
     }
     let left = found.iter().filter(|it| it.repaired != Some(true)).count();
     if left == 0 {
@@ -58,9 +78,11 @@ pub(crate) fn run(request: &NodeRequest, full: bool, repair: bool) -> anyhow::Re
         }
         return Ok(());
     }
-    let next_step = if repair {
-        "missing data is looked for on other servers now: check again in a minute; what nobody has is \
-         in a backup (docs/backup.md)"
+    let next_step = if repair && backups.is_some() {
+        "what no backup has is looked for on other servers now: check again in a minute"
+    } else if repair {
+        "missing data is looked for on other servers now: check again in a minute; what nobody has may be \
+         in a backup: `gripfast check --repair --from-backup DIRECTORY`"
     } else if full {
         "`gripfast check --full --repair` repairs what can be repaired"
     } else {

@@ -28,6 +28,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than the node gives such work itself.
 const LONG_PATIENCE: Duration = Duration::from_secs(310);
 
+/// Bytes a second that a pack is read and checked with at least.
+const SLOWEST_UPLOAD: u64 = 1 << 20;
+
+/// What a request carries.
+enum Body {
+    Json(String),
+    Pack(std::fs::File),
+}
+
 /// An HTTP response, read whole.
 #[derive(Debug)]
 pub(crate) struct Response {
@@ -201,6 +210,30 @@ impl<'a> Node<'a> {
         Ok(response.body)
     }
 
+    /// The same with a body that is read from a file, for as long as it takes.
+    pub(crate) fn upload(
+        &self,
+        path: &[&str],
+        parameters: &[(&str, &str)],
+        file: std::fs::File,
+    ) -> anyhow::Result<String> {
+        let token = self.token()?;
+        let bytes = file.metadata()?.len();
+        let patience = LONG_PATIENCE + Duration::from_secs(bytes / SLOWEST_UPLOAD);
+        let body = Body::Pack(file);
+        let url = self.url(path, parameters);
+        let response = ask(
+            Method::POST,
+            url.as_str(),
+            Some(&token),
+            Some(body),
+            patience,
+        );
+        let response = response.map_err(|error| self.unanswered(&error))?;
+        self.check(&response)?;
+        Ok(response.body)
+    }
+
     /// Changes something and says so: the response itself for `--json`, else `done`.
     pub(crate) fn order(
         &self,
@@ -277,6 +310,7 @@ impl<'a> Node<'a> {
         token: Option<&str>,
         body: Option<String>,
     ) -> anyhow::Result<Response> {
+        let body = body.map(Body::Json);
         let response = ask(method, url.as_str(), token, body, PATIENCE);
         response.map_err(|error| self.unanswered(&error))
     }
@@ -304,7 +338,7 @@ async fn ask(
     method: Method,
     url: &str,
     token: Option<&str>,
-    body: Option<String>,
+    body: Option<Body>,
     patience: Duration,
 ) -> anyhow::Result<Response> {
     let client = reqwest::Client::builder()
@@ -320,11 +354,15 @@ async fn ask(
     if let Some(token) = token {
         request = request.bearer_auth(token);
     }
-    if let Some(body) = body {
-        request = request
+    request = match body {
+        Some(Body::Json(text)) => request
             .header("content-type", "application/json")
-            .body(body);
-    }
+            .body(text),
+        Some(Body::Pack(file)) => request
+            .header("content-type", "application/octet-stream")
+            .body(tokio::fs::File::from_std(file)),
+        None => request,
+    };
     let in_words = |error: reqwest::Error| anyhow::anyhow!(cause::in_words(&error));
     let response = request.send().await.map_err(in_words)?;
     Ok(Response {

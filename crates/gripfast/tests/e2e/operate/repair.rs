@@ -45,27 +45,38 @@ impl Hosted {
 
 /// Publishes repositories that all have the same commit; a server elsewhere has it too.
 async fn publish(scene: &mut Scene, host: &RemoteHost, tree: &WorkTree) -> Result<Vec<Hosted>> {
-    let tip = tree.tip("HEAD")?;
     let mut all = Vec::new();
     for n in 0..repositories() {
-        let project = Project::new(&format!("r{n:04}"));
-        let url = host.clone_url("all.git");
-        let node = &scene.node;
-        let announcement = project.announcement_at(&[node], &[url], 60);
-        scene.relay.publish_ok(&announcement).await?;
-        let state = project.state_at(&[("refs/heads/main", &tip)], 60);
-        scene.relay.publish_ok(&state).await?;
-        tree.push_ok(&project.url(node), &["main"]).await?;
-        let files = Files::of(&project, node);
         let damage = (n % 2 == 0).then(|| &DAMAGE[n / 2 % DAMAGE.len()]);
-        all.push(Hosted {
-            contents: Vec::new(),
-            project,
-            files,
-            damage,
-        });
+        let elsewhere = [host.clone_url("all.git")];
+        all.push(publish_one(scene, tree, n, &elsewhere, damage).await?);
     }
     Ok(all)
+}
+
+/// Publishes one repository, which other servers may have too.
+async fn publish_one(
+    scene: &mut Scene,
+    tree: &WorkTree,
+    n: usize,
+    elsewhere: &[String],
+    damage: Option<&'static Damage>,
+) -> Result<Hosted> {
+    let tip = tree.tip("HEAD")?;
+    let project = Project::new(&format!("r{n:04}"));
+    let node = &scene.node;
+    let announcement = project.announcement_at(&[node], elsewhere, 60);
+    scene.relay.publish_ok(&announcement).await?;
+    let state = project.state_at(&[("refs/heads/main", &tip)], 60);
+    scene.relay.publish_ok(&state).await?;
+    tree.push_ok(&project.url(node), &["main"]).await?;
+    let files = Files::of(&project, node);
+    Ok(Hosted {
+        contents: Vec::new(),
+        project,
+        files,
+        damage,
+    })
 }
 
 /// What the check finds, by repository; whether it was satisfied.
@@ -173,5 +184,94 @@ async fn check_repairs_what_can_be_repaired_and_touches_nothing_else() -> Result
             ensure!(refs == expected, "{what}: {refs:?}");
         }
     }
+    Ok(())
+}
+
+/// Nothing is fetched meanwhile, and no sweep comes between.
+const ALONE: [(&str, &str); 2] = [
+    ("GRIPFAST_PURGATORY_SWEEP_INTERVAL", "1h"),
+    ("GRIPFAST_HTTP_REQUESTS_PER_SECOND", "100000"),
+];
+
+#[tokio::test]
+async fn a_backup_brings_back_what_no_other_server_has() -> Result<()> {
+    let mut scene = Scene::with(&ALONE).await?;
+    let tree = WorkTree::with_commit()?;
+    let by_nobody = |it: &&Damage| matches!(it.repair, Repair::ByFetch | Repair::ByHand);
+    let kinds = DAMAGE.iter().filter(by_nobody).map(Some);
+    let mut all = Vec::new();
+    // The last two are sound: one stays so, one is pushed to after the backup.
+    for (n, damage) in kinds.chain([None, None]).enumerate() {
+        all.push(publish_one(&mut scene, &tree, n, &[], damage).await?);
+    }
+    let backups = tempfile::tempdir()?;
+    let place = backups.path().to_str().context("a path")?;
+    let backup = scene.node.command(&["backup", place]).output().await?;
+    ensure!(backup.status.success(), "{backup:?}");
+    let tip = tree.tip("HEAD")?;
+    let pushed_to = all.pop().context("the last")?;
+    let before = pushed_to.files.contents()?;
+    tree.commit("later", "than the backup")?;
+    let later = tree.tip("HEAD")?;
+    let state = pushed_to
+        .project
+        .state_at(&[("refs/heads/main", &later)], 30);
+    scene.relay.publish_ok(&state).await?;
+    let url = pushed_to.project.url(&scene.node);
+    tree.push_ok(&url, &["main"]).await?;
+    for hosted in &mut all {
+        match hosted.damage {
+            Some(damage) => damage.harm(&hosted.files)?,
+            None => hosted.contents = hosted.files.contents()?,
+        }
+    }
+    // What came before the backup is lost, and what came after it is sound and rests on it.
+    for (path, _) in before {
+        let is_pack = path
+            .extension()
+            .is_some_and(|it| it == "pack" || it == "idx");
+        if is_pack && path.starts_with(&pushed_to.files.objects) {
+            std::fs::remove_file(path)?;
+        }
+    }
+
+    // Without a backup nothing of it comes back, and a plan changes nothing.
+    let (found, is_whole) = check(&scene, &["--repair"]).await?;
+    ensure!(
+        !is_whole && found.contains_key(&pushed_to.name()),
+        "{found:?}"
+    );
+    let (planned, is_whole) = check(&scene, &["--from-backup", place]).await?;
+    ensure!(!is_whole && planned.contains_key(&pushed_to.name()));
+    let elsewhere = tempfile::tempdir()?;
+    let elsewhere = elsewhere.path().to_str().context("a path")?;
+    let arguments = ["check", "--repair", "--from-backup", elsewhere];
+    let refused = scene.node.command(&arguments).output().await?;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(said.contains("there are no backups in"), "{said}");
+
+    let (found, is_whole) = check(&scene, &["--repair", "--from-backup", place]).await?;
+    ensure!(is_whole, "{found:?}\n{}", scene.node.log());
+    let (found, is_whole) = check(&scene, &[]).await?;
+    ensure!(is_whole && found.is_empty(), "afterwards: {found:?}");
+    for hosted in &all {
+        let what = hosted.damage.map_or("sound", |damage| damage.name);
+        let refs = git::branches_and_tags(&hosted.project.url(&scene.node)).await?;
+        ensure!(
+            refs == [("refs/heads/main".to_owned(), tip.clone())],
+            "{what}"
+        );
+        let is_sound = hosted.damage.is_none();
+        ensure!(
+            !is_sound || hosted.contents == hosted.files.contents()?,
+            "{what}"
+        );
+    }
+    let refs = git::branches_and_tags(&url).await?;
+    ensure!(refs == [("refs/heads/main".to_owned(), later)], "{refs:?}");
+    ensure!(
+        scene.node.log().contains("from a backup"),
+        "no audit record"
+    );
     Ok(())
 }
