@@ -1,4 +1,4 @@
-//! What a client asks for, and how much of it at once.
+//! Requests of a client: what it asks for, and how much of it at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -64,9 +64,9 @@ impl History {
         for (job, id, fate) in fates {
             if *job == Some(request.id) {
                 request.decided(id, *fate);
+                request.heard = now.at;
             }
         }
-        request.heard = now.at;
         self.finish(progress, now, out);
     }
 

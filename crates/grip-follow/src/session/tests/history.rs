@@ -74,6 +74,20 @@ async fn g02_21_half_a_history_confirms_nothing() {
     assert_eq!(scene.session.end().confirmed_at(), None);
 }
 
+/// The decision on a live event counted as an answer to the page under way.
+#[tokio::test(start_paused = true)]
+async fn g02_21_live_events_do_not_keep_a_page_open_that_is_not_answered() {
+    let mut scene = Scene::new(one(Class::States));
+    let is_live = |it: &&Value| it[0] == "REQ" && it[2]["limit"] == 0;
+    let live = scene.said.iter().find(is_live).unwrap()[1].clone();
+    let (page, _) = scene.requests().remove(0);
+    scene.pass(100);
+    scene.deliver(live.as_str().unwrap(), scene.now.unix);
+    assert_eq!(scene.decide(Fate::Taken), 1);
+    scene.pass(20);
+    assert!(scene.said().contains(&json!(["CLOSE", page])));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_relay_that_drips_or_floods_is_cut_off() {
     let mut scene = Scene::new(one(Class::States));

@@ -1,4 +1,4 @@
-//! How much is asked of a relay at once, and what does not fit.
+//! Budgets of a relay: how much is asked of it at once, and what does not fit.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! What is asked of which relay.
+//! Layers of filters: what is asked of which relay.
 
 use std::{collections::BTreeSet, sync::Arc};
 

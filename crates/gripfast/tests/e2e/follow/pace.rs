@@ -1,4 +1,4 @@
-//! How often a relay is asked, and what its refusals lead to.
+//! The pace of requests to a relay, and what its refusals lead to.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
