@@ -64,6 +64,7 @@ async fn older_held(target: &Target) -> Result<()> {
     fixture.held(&older).await?;
     fixture.held(&newer).await?;
     fixture.push_ok(&["base:refs/heads/main"]).await?;
+    fixture.must_serve(&older.id).await?;
     fixture.ref_is("refs/heads/main", &first).await?;
     fixture.push_ok(&["main"]).await?;
     fixture.must_serve(&newer.id).await?;

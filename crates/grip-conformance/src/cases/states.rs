@@ -67,7 +67,7 @@ async fn state_first(target: &Target) -> Result<()> {
     ensure!(announced.is_held(), "{announced:?}");
     let answer = fixture.relay.answer(&state.id).await?;
     ensure!(
-        answer.accepted,
+        answer.is_held(),
         "a state must outlive the race with its announcement: {answer:?}"
     );
     Ok(())

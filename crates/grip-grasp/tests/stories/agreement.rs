@@ -561,6 +561,7 @@ async fn g01_31_who_is_struck_from_the_chain_loses_effect_at_once() {
         };
         node.accepts(&strike, "").await;
         assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+        assert!(node.serves(&state), "it stays a valid event");
         node.agrees().await;
     }
 }

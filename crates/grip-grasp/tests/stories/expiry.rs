@@ -7,24 +7,10 @@ use grip_nostr::Timestamp;
 use grip_tasks::fault;
 use grip_testkit::{Author, events::tag};
 
-use crate::node::{HELD, Node, Scene, ZERO, addr, announce, later, with_repository};
+use crate::node::{HELD, Scene, ZERO, addr, announce, later, with_repository};
 
 pub(crate) fn in_minutes(minutes: u64) -> Millis {
     Millis::from(Timestamp::now()) + Duration::from_secs(minutes * 60 + 30)
-}
-
-#[tokio::test]
-async fn g01_20_an_announcement_without_a_push_hides_and_a_state_brings_it_back() {
-    let (owner, node) = (Author::new(), Node::start().await);
-    let repo = addr(&owner, "x");
-    node.accepts(&announce(&owner, "x", &[]), HELD).await;
-    assert_eq!(node.grasp().sweep(in_minutes(29)).await.repositories, 0);
-    assert_eq!(node.grasp().sweep(in_minutes(30)).await.repositories, 1);
-    assert_eq!(node.grasp().repository(&repo), None);
-    let state = owner.state("x", &[("refs/heads/main", &"1".repeat(40))], None);
-    node.accepts(&state, HELD).await;
-    assert_eq!(node.grasp().repository(&repo), Some(RepositoryStatus::Held));
-    assert!(node.refs(&repo).is_empty());
 }
 
 /// Found by the model: the repository was archived with the ref, and came back with it.
@@ -47,18 +33,6 @@ async fn g01_47_a_ref_whose_time_is_over_with_its_repository_does_not_come_back(
 }
 
 #[tokio::test]
-async fn g01_12_a_state_without_its_data_is_given_up_after_half_an_hour() {
-    let owner = Author::new();
-    let (node, _tree, _tip) = with_repository(&owner, "x").await;
-    let state = owner.state_at("x", &[("refs/heads/main", &"1".repeat(40))], None, later(1));
-    node.accepts(&state, HELD).await;
-    assert_eq!(node.grasp().sweep(in_minutes(28)).await.events, 0);
-    assert_eq!(node.grasp().sweep(in_minutes(30)).await.events, 1);
-    assert_eq!(node.waiting(), 0);
-    node.accepts(&state, HELD).await;
-}
-
-#[tokio::test]
 async fn g01_47_a_ref_without_its_event_goes_after_twenty_minutes_and_not_later() {
     let owner = Author::new();
     let (mut node, tree, tip) = with_repository(&owner, "x").await;
@@ -76,18 +50,6 @@ async fn g01_47_a_ref_without_its_event_goes_after_twenty_minutes_and_not_later(
     assert!(!node.refs(&repo).contains_key(&name));
     assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
     node.agrees().await;
-}
-
-#[tokio::test]
-async fn g01_20_a_person_may_send_the_hidden_announcement_again() {
-    let (owner, node) = (Author::new(), Node::start().await);
-    let repo = addr(&owner, "x");
-    let announcement = announce(&owner, "x", &[]);
-    node.accepts(&announcement, HELD).await;
-    assert_eq!(node.grasp().sweep(in_minutes(30)).await.repositories, 1);
-    node.accepts(&announcement, HELD).await;
-    assert_eq!(node.grasp().repository(&repo), Some(RepositoryStatus::Held));
-    assert_eq!(node.grasp().stats().purgatory.hidden_announcements, 0);
 }
 
 #[tokio::test]

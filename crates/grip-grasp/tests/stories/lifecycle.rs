@@ -6,7 +6,9 @@ use grip_grasp::RepositoryStatus;
 use grip_nostr::{Event, Timestamp};
 use grip_testkit::Author;
 
-use crate::node::{Scene, add_repository, announce, announce_at, later, with_repository};
+use crate::node::{
+    Scene, add_repository, addr, announce, announce_at, join, later, with_repository,
+};
 
 const DAY: u64 = 24 * 3600;
 
@@ -330,4 +332,30 @@ async fn requests_of_one_key_take_up_what_the_settings_allow() {
     for _ in 0..10 {
         node.accepts(&request(&one), "").await;
     }
+}
+
+#[tokio::test]
+async fn g01_57_a_deleted_repository_is_gone_at_once_and_comes_back_with_its_owner() {
+    let (owner, second) = (Author::new(), Author::new());
+    let (mut node, _tree, tip) = with_repository(&owner, "x").await;
+    join(&node, &owner, &second).await;
+    // What only the owner's state proves would go with the owner.
+    let own = second.state("x", &[("refs/heads/main", &tip)], None);
+    node.accepts(&own, "").await;
+    let ending = vec![vec!["a".into(), format!("30617:{}:x", owner.hex())]];
+    node.accepts(&owner.sign_at(5, "", ending, later(2)), "")
+        .await;
+    let repo = addr(&owner, "x");
+    assert_eq!(node.grasp().repository(&repo), None);
+    assert_eq!(
+        node.refs(&addr(&second, "x"))["refs/heads/main"],
+        tip,
+        "another owner's stays"
+    );
+    node.restart().await;
+    assert_eq!(node.grasp().repository(&repo), None);
+    let back = announce_at(&owner, "x", &[], later(5));
+    node.accepts(&back, "").await;
+    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
+    node.agrees().await;
 }

@@ -11,7 +11,6 @@ mod archive;
 mod changes;
 mod collection;
 mod damage;
-mod deletions;
 mod expiry;
 mod explain;
 mod lifecycle;

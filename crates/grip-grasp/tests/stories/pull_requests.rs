@@ -1,7 +1,7 @@
 //! Pull requests: the event first, git first, and the two at odds.
 
 use grip_relay::{Share, WritePolicy as _};
-use grip_testkit::{Author, WorkTree, wire};
+use grip_testkit::{Author, wire};
 use grip_types::Origin;
 use nostr::prelude::Event;
 
@@ -31,78 +31,6 @@ async fn g01_43_git_first_then_the_event_is_served_at_once() {
     assert!(node.serves(&event));
     assert_eq!(node.refs(&repo)[&name], tip);
     assert_eq!(node.waiting(), 0);
-}
-
-#[tokio::test]
-async fn g01_48_the_event_first_waits_for_its_tip_and_is_served_with_the_push() {
-    let (owner, author, second) = (Author::new(), Author::new(), Author::new());
-    let (node, tree, _tip) = with_repository(&owner, "x").await;
-    join(&node, &owner, &second).await;
-    let tip = tree.commit("a", "proposal").unwrap();
-    let event = author.pull_request(&owner, "x", &tip, "https://elsewhere.example/x.git");
-    node.accepts(&event, HELD).await;
-    node.accepts(&event, "duplicate: in purgatory").await;
-    let name = nostr_ref(&event);
-
-    let wrong = tree.commit("a", "not the proposal").unwrap();
-    let told = node
-        .push(&addr(&owner, "x"), &tree, &[(ZERO, &wrong, &name)])
-        .await;
-    told.refused("has its tip at");
-    assert!(!node.has_object("x", &wrong));
-
-    let told = node
-        .push(&addr(&owner, "x"), &tree, &[(ZERO, &tip, &name)])
-        .await;
-    assert!(told.accepted && node.serves(&event), "{told:?}");
-    for repo in [addr(&owner, "x"), addr(&second, "x")] {
-        assert_eq!(
-            node.refs(&repo)[&name],
-            tip,
-            "G01-49: in every relevant repository"
-        );
-    }
-    let told = node
-        .push(&addr(&owner, "x"), &tree, &[(&tip, ZERO, &name)])
-        .await;
-    assert!(!told.accepted, "G01-51: {told:?}");
-}
-
-#[tokio::test]
-async fn g01_48_a_wrong_tip_pushed_ahead_goes_when_the_event_comes() {
-    let (owner, author) = (Author::new(), Author::new());
-    let (node, tree, base) = with_repository(&owner, "x").await;
-    let repo = addr(&owner, "x");
-    let tip = tree.commit("a", "proposal").unwrap();
-    let event = author.pull_request(&owner, "x", &tip, "https://elsewhere.example/x.git");
-    let name = nostr_ref(&event);
-    assert!(
-        node.push(&repo, &tree, &[(ZERO, &base, &name)])
-            .await
-            .accepted
-    );
-    node.accepts(&event, HELD).await;
-    assert!(!node.refs(&repo).contains_key(&name));
-    assert_eq!(node.waiting(), 1, "the event alone");
-    assert!(
-        node.push(&repo, &tree, &[(ZERO, &tip, &name)])
-            .await
-            .accepted
-    );
-    assert!(node.serves(&event));
-}
-
-#[tokio::test]
-async fn g01_48_a_tip_that_is_here_already_needs_no_push() {
-    let (owner, author) = (Author::new(), Author::new());
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let event = author.pull_request(&owner, "x", &tip, "https://elsewhere.example/x.git");
-    node.accepts(&event, "").await;
-    assert_eq!(node.refs(&addr(&owner, "x"))[&nostr_ref(&event)], tip);
-
-    let update = tree.commit("a", "update").unwrap();
-    let update = author.pull_request_update(&owner, "x", &event, &update);
-    node.accepts(&update, HELD).await;
 }
 
 /// What a signed event names stays: without a bound a stranger could fill the disk.
@@ -263,29 +191,6 @@ async fn refs_of_pull_requests_are_bounded_and_deletions_make_room() {
     assert_eq!(refs.filter(nostr).count(), 3);
     scene.node.refuses(&third, "only its maintainers").await;
     scene.node.agrees().await;
-}
-
-#[tokio::test]
-async fn g01_44_only_event_ids_name_refs_below_nostr() {
-    let owner = Author::new();
-    let (node, tree, tip) = with_repository(&owner, "x").await;
-    let told = node
-        .push(&addr(&owner, "x"), &tree, &[(ZERO, &tip, "refs/nostr/123")])
-        .await;
-    told.refused("64 lower-case hex");
-}
-
-#[tokio::test]
-async fn a_pull_request_to_a_stranger_is_refused() {
-    let (owner, author) = (Author::new(), Author::new());
-    let (node, tree, _tip) = with_repository(&owner, "x").await;
-    let tip = tree.tip("HEAD").unwrap();
-    let event = author.pull_request(&author, "y", &tip, "https://elsewhere.example/x.git");
-    node.refuses(&event, "blocked: ").await;
-    assert_eq!(
-        WorkTree::with_commit().unwrap().tip("HEAD").unwrap().len(),
-        40
-    );
 }
 
 /// Found by the model: the request is served while its repository waits for a state again, and its ref

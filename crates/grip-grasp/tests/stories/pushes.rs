@@ -63,19 +63,6 @@ async fn of_a_pack_only_what_the_new_tips_reach_is_kept() {
 }
 
 #[tokio::test]
-async fn g01_40_one_bad_command_refuses_the_whole_push() {
-    let scene = Scene::new().await;
-    let (next, state) = scene.hold_next().await;
-    let push = [
-        (scene.tip.as_str(), next.as_str(), "refs/heads/main"),
-        (ZERO, next.as_str(), "refs/notes/commits"),
-    ];
-    let told = scene.push(&push).await;
-    told.refused("ng refs/heads/main");
-    assert!(!scene.node.has_object("x", &next) && !scene.node.serves(&state));
-}
-
-#[tokio::test]
 async fn part_of_a_state_is_taken_and_the_state_waits_for_the_rest() {
     let (owner, node) = (Author::new(), Node::start().await);
     let repo = addr(&owner, "x");
@@ -108,20 +95,6 @@ async fn part_of_a_state_is_taken_and_the_state_waits_for_the_rest() {
 }
 
 #[tokio::test]
-async fn a_push_that_matches_an_older_held_state_is_overtaken_by_the_newer() {
-    let scene = Scene::new().await;
-    let (two, three) = (scene.commit("two"), scene.commit("three"));
-    let older = scene.hold(&two, 1).await;
-    let newer = scene.hold(&three, 2).await;
-    let node = &scene.node;
-    assert!(scene.push_main(&scene.tip, &two).await.accepted);
-    assert!(node.serves(&older) && !node.serves(&newer));
-    assert!(scene.push_main(&two, &three).await.accepted);
-    assert!(node.serves(&newer) && !node.serves(&older));
-    assert_eq!(node.waiting(), 0);
-}
-
-#[tokio::test]
 async fn an_old_value_that_is_out_of_date_refuses_the_push() {
     let scene = Scene::new().await;
     let (next, _state) = scene.hold_next().await;
@@ -147,13 +120,6 @@ async fn a_deletion_the_state_implies_is_taken_also_when_it_is_done_already() {
     assert!(!node.refs(&scene.repo).contains_key("refs/heads/old"));
     let told = scene.push(&deletion).await;
     told.taken("");
-}
-
-#[tokio::test]
-async fn the_probe_before_a_large_push_gets_an_empty_answer() {
-    let scene = Scene::new().await;
-    let told = scene.node.push_bytes(&scene.repo, b"0000".to_vec()).await;
-    assert_eq!(told.text, "");
 }
 
 #[tokio::test]

@@ -5,9 +5,7 @@ use grip_nostr::MaintainerRule;
 use grip_testkit::{Author, events::tag};
 use nostr::prelude::{Event, Timestamp};
 
-use crate::node::{
-    HELD, Node, SERVICE, Scene, addr, announce, announce_at, elsewhere, later, with_repository,
-};
+use crate::node::{HELD, Node, SERVICE, Scene, addr, announce, announce_at, elsewhere, later};
 
 /// An announcement that lists the node, with role tags.
 fn roles(author: &Author, roles: &[(&str, &Author)], at: Timestamp) -> Event {
@@ -39,20 +37,6 @@ async fn g01_80_the_state_of_an_invited_key_is_held_and_authorises_nothing() {
     assert!(!scene.node.serves(&known) && scene.node.holds(&known).await);
     let stranger = Author::new().state("x", &[("refs/heads/main", &next)], None);
     scene.node.refuses(&stranger, "no owner here lists").await;
-    scene.node.agrees().await;
-}
-
-#[tokio::test]
-async fn g01_81_refs_move_when_an_invited_key_accepts() {
-    let (scene, m) = invited().await;
-    let state = m.state_at("x", &[("refs/heads/theirs", &scene.tip)], None, later(2));
-    scene.node.accepts(&state, HELD).await;
-    let answer = elsewhere(&m, &[&scene.owner], later(3));
-    scene.node.accepts(&answer, "").await;
-    assert!(scene.node.serves(&answer) && scene.node.serves(&state));
-    let refs = scene.node.refs(&scene.repo);
-    assert_eq!(refs.get("refs/heads/theirs"), Some(&scene.tip));
-    assert!(!refs.contains_key("refs/heads/main"));
     scene.node.agrees().await;
 }
 
@@ -133,22 +117,6 @@ async fn g01_73_an_empty_set_refuses_states_and_pushes_with_the_reason_and_keeps
     scene.node.accepts(&one_lead, "").await;
     scene.node.accepts(&state, HELD).await;
     scene.push_main(&scene.tip, &next).await.taken("");
-}
-
-#[tokio::test]
-async fn g01_76_a_pointer_forwards_a_coordinate_to_the_set_of_the_lead() {
-    let (lead, member) = (Author::new(), Author::new());
-    let (node, _tree, tip) = with_repository(&lead, "x").await;
-    let leading = roles(&lead, &[("M", &lead)], later(1));
-    node.accepts(&leading, "").await;
-    let pointing = roles(&member, &[("M", &lead), ("m", &member)], later(1));
-    node.accepts(&pointing, "").await;
-    let repo = addr(&member, "x");
-    assert_eq!(node.refs(&repo)["refs/heads/main"], tip);
-    // The lead does not list them: their own states count for nobody.
-    let own = member.state("x", &[("refs/heads/main", &tip)], None);
-    node.refuses(&own, "no confirmed maintainer lists").await;
-    node.agrees().await;
 }
 
 #[tokio::test]
