@@ -123,8 +123,9 @@ async fn of_eight_pushes_to_one_branch_one_wins(packs: Packs) -> Result<()> {
             ensure!(!pushed.ok, "{tip} was taken: {pushed:?}");
             let told = format!("{pushed:?}");
             // Before the winner's push, or after it.
-            let not_allowed = format!("allows refs/heads/main at {}", &tip[..10]);
-            let moved = format!("refs/heads/main is at {} by now", &allowed[..10]);
+            let winner = &allowed[..10];
+            let not_allowed = format!("has refs/heads/main at {winner}, not {}", &tip[..10]);
+            let moved = format!("refs/heads/main is at {winner} by now");
             let is_told_why = told.contains(&not_allowed) || told.contains(&moved);
             ensure!(told.contains("remote rejected") && is_told_why, "{told}");
         }
