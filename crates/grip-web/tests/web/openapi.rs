@@ -5,7 +5,7 @@ mod schema;
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, Response, WorkTree};
+use grip_testkit::{Author, Response, WorkTree, wire};
 use grip_web::SyncHandle;
 use serde_json::Value;
 
@@ -147,6 +147,12 @@ async fn of_the_node(visitor: &mut Visitor, node: &Node) -> Result<()> {
     let archive = format!("/api/v1/archive/{}/harbour/log", owner.npub());
     visitor
         .get(node, "/api/v1/archive/{npub}/{identifier}/log", &archive)
+        .await?;
+    let pack = wire::pack(&tree, &tree.tip("HEAD")?, None).await?;
+    let restore = "/api/v1/check/restore";
+    let of_harbour = format!("{restore}?identifier=harbour");
+    visitor
+        .visit(node, "POST", restore, &of_harbour, &pack)
         .await?;
     let holding = format!("/api/v1/holding/{name}");
     let orders = [
