@@ -58,14 +58,17 @@ async fn the_commands_about_backups_are_as_documented() -> Result<()> {
     let project = LocalProject::new("tides")?;
     project.publish(&node, 10).await?;
     let (typed, timer) = (blocks(BACKUP, "sh"), blocks(BACKUP, "text"));
-    let [make, restore] = typed[..] else {
+    let [make, restore, mend] = typed[..] else {
         anyhow::bail!("{typed:?}");
     };
     let (_, timer) = timer[0].split_once(" root ").context("a user")?;
     let backups = TempDir::new()?;
     let backups = backups.path().join("mnt");
     let mut said = String::new();
-    for line in make.lines().chain(timer.lines()).chain(restore.lines()) {
+    for line in [make, timer, restore, mend]
+        .into_iter()
+        .flat_map(str::lines)
+    {
         match line {
             "systemctl stop gripfast" => drop(node.stop().await?),
             "systemctl start gripfast" => node.launch().await?,
