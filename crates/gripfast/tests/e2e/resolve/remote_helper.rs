@@ -11,9 +11,11 @@ use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
     LocalProject, Node, WorkTree, git,
     remote::{Behaviour, RemoteHost},
-    wire,
+    wire, within,
 };
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
+use tokio::io::AsyncReadExt as _;
 
 use crate::{
     BINARY,
@@ -37,9 +39,13 @@ async fn served(tree: WorkTree, urls: &[String]) -> Result<(Vec<Node>, Repo)> {
     Ok((nodes, repo))
 }
 
-/// Clones by name into `clone` below a new directory, and returns what the person was told.
-async fn clone(node: &Node, repo: &Repo, setting: &str) -> Result<(TempDir, String)> {
-    let directory = TempDir::new()?;
+/// The command that clones by name into `clone` below a directory.
+fn clone_command(
+    directory: &TempDir,
+    node: &Node,
+    repo: &Repo,
+    setting: &str,
+) -> Result<tokio::process::Command> {
     symlink(BINARY, directory.path().join("git-remote-grip"))?;
     let path = env::var("PATH").context("no PATH")?;
     let path = format!("{}:{path}", directory.path().display());
@@ -49,8 +55,15 @@ async fn clone(node: &Node, repo: &Repo, setting: &str) -> Result<(TempDir, Stri
         directory.path(),
         ["-c", &node, "-c", setting, "clone", "-q", &url, "clone"],
     );
-    let cloned = tokio::process::Command::from(clone)
-        .env("PATH", &path)
+    let mut clone = tokio::process::Command::from(clone);
+    clone.env("PATH", path);
+    Ok(clone)
+}
+
+/// Clones by name into `clone` below a new directory, and returns what the person was told.
+async fn clone(node: &Node, repo: &Repo, setting: &str) -> Result<(TempDir, String)> {
+    let directory = TempDir::new()?;
+    let cloned = clone_command(&directory, node, repo, setting)?
         .output()
         .await?;
     let told = String::from_utf8_lossy(&cloned.stderr).into_owned();
@@ -146,5 +159,38 @@ async fn a_clone_by_name_leaves_providers_that_hang() -> Result<()> {
     ensure!(!hosts[0].fetches().is_empty(), "{told}");
     // Twenty seconds each; libcurl alone waits five minutes for the first.
     ensure!(took < Duration::from_secs(120), "{took:?}: {told}");
+    Ok(())
+}
+
+/// A Ctrl-C, which the terminal sends to the group of the clone alone, leaves no git behind.
+#[tokio::test]
+async fn a_clone_by_name_that_is_stopped_asks_nobody_any_more() -> Result<()> {
+    const PERSON: &str = "a-person";
+    let silent = tokio::net::TcpListener::bind("127.0.0.2:0").await?;
+    let urls = [format!("http://{}/x.git", silent.local_addr()?)];
+    let (nodes, repo) = served(WorkTree::with_commit()?, &urls).await?;
+    let directory = TempDir::new()?;
+    let setting = format!("http.userAgent={PERSON}");
+    let mut cloning = clone_command(&directory, &nodes[1], &repo, &setting)?
+        .process_group(0)
+        .spawn()?;
+    // Nodes may ask this host as well.
+    let mut asked = within("the host is asked by the clone", async {
+        loop {
+            let (mut connection, _) = silent.accept().await?;
+            let mut request = [0; 4096];
+            let length = connection.read(&mut request).await?;
+            if String::from_utf8_lossy(&request[..length]).contains(PERSON) {
+                return anyhow::Ok(connection);
+            }
+        }
+    })
+    .await??;
+    let group = cloning.id().and_then(|id| Pid::from_raw(id as i32));
+    kill_process_group(group.context("a clone at work")?, Signal::INT)?;
+    let ended = within("the clone ends", cloning.wait()).await??;
+    ensure!(!ended.success());
+    let rest = within("nobody asks any more", asked.read(&mut [0; 1])).await?;
+    ensure!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
     Ok(())
 }
