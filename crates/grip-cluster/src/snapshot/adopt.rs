@@ -36,24 +36,28 @@ pub struct SingleNode {
 impl Cluster {
     /// Has the log begin with all that a single node has, which nobody may change meanwhile. Done again
     /// after it was cut short, it leads to the same; it fails if the log has begun with something else.
-    /// `on_stored` is told the bytes of each pack.
+    /// `on_progress` is told how many bytes of how many are done.
     pub async fn adopt(
         &self,
         packs: &PackStore,
         node: &SingleNode,
-        mut on_stored: impl FnMut(u64) + Send + 'static,
+        on_progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<Tip, SnapshotError> {
         let (reading, store) = (node.clone(), packs.clone());
+        let mut work = Work::of(node, Box::new(on_progress))?;
         let writing = node.group.spawn_blocking("cluster.snapshot", move || {
-            write(&reading, &store, &mut on_stored)
+            let (tip, state) = write(&reading, &store, &mut work)?;
+            Ok::<_, SnapshotError>((tip, state, work))
         });
-        let (tip, state) = writing.await.map_err(|_| SnapshotError::Stopped)??;
+        let (tip, state, mut work) = writing.await.map_err(|_| SnapshotError::Stopped)??;
         let path = node.directory.join(WRITTEN);
         let stored = packs.put(&path, BEFORE_ALL).await?;
+        work.add(work.snapshot_bytes);
         packs.get(&stored, &path).await?;
+        work.add(work.snapshot_bytes);
         let (file, expected) = (path.clone(), tip.clone());
         let reading = node.group.spawn_blocking("cluster.snapshot", move || {
-            let (read, digest) = read(&file)?;
+            let (read, digest) = read(&file, &mut work)?;
             Ok::<_, SnapshotError>(read == state && digest == expected.digest)
         });
         let is_same = reading.await.map_err(|_| SnapshotError::Stopped)??;
@@ -101,11 +105,47 @@ impl Cluster {
     }
 }
 
+/// How far an adoption is, in bytes.
+struct Work {
+    pack_bytes: u64,
+    /// Those of the event store, until the snapshot was read once.
+    snapshot_bytes: u64,
+    done: u64,
+    on_progress: Box<dyn FnMut(u64, u64) + Send>,
+}
+
+impl Work {
+    /// A snapshot is read for its digest, written, stored, fetched and read back.
+    const PASSES: u64 = 5;
+
+    fn of(
+        node: &SingleNode,
+        on_progress: Box<dyn FnMut(u64, u64) + Send>,
+    ) -> Result<Self, SnapshotError> {
+        let repositories = &node.repositories;
+        let (all, stores) = (repositories.list()?, repositories.stores()?);
+        let shared = stores.iter().map(|of| repositories.object_bytes(of));
+        let staged = all.iter().map(|repo| repositories.staged_bytes(repo));
+        Ok(Self {
+            pack_bytes: shared.chain(staged).sum(),
+            snapshot_bytes: node.store.stats()?.used_bytes,
+            done: 0,
+            on_progress,
+        })
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.done += bytes;
+        let total = self.pack_bytes + Self::PASSES * self.snapshot_bytes;
+        (self.on_progress)(self.done, total.max(self.done));
+    }
+}
+
 /// Writes the snapshot of a single node and stores its packs. Blocks.
 fn write(
     node: &SingleNode,
     packs: &PackStore,
-    on_stored: &mut dyn FnMut(u64),
+    work: &mut Work,
 ) -> Result<(Tip, LoggedState), SnapshotError> {
     let runtime = Handle::current();
     let mut store_pack = |files: Vec<PathBuf>| -> io::Result<Vec<PackFile>> {
@@ -114,7 +154,7 @@ fn write(
             for file in &files {
                 let file = packs.put(file, BEFORE_ALL).await?;
                 if file.extension == "pack" {
-                    on_stored(file.size_bytes);
+                    work.add(file.size_bytes);
                 }
                 stored.push(file);
             }
@@ -123,17 +163,20 @@ fn write(
         runtime.block_on(storing)
     };
     let state = node.repositories.logged_state(&mut store_pack)?;
-    let mut digest = Digest::default();
+    let (mut digest, before) = (Digest::default(), work.done);
     each_piece(&state, &node.store, &mut |kind, piece| {
         digest.add(kind, piece);
+        work.add(piece.len() as u64);
         Ok(())
     })?;
+    (work.pack_bytes, work.snapshot_bytes) = (before, work.done - before);
     let tip = Tip {
         seq: FIRST,
         digest: digest.end(),
     };
     let mut writer = Writer::create(&node.directory.join(WRITTEN), &tip)?;
     each_piece(&state, &node.store, &mut |kind, piece| {
+        work.add(piece.len() as u64);
         if kind == GIT {
             writer.git(piece)
         } else {
@@ -145,12 +188,13 @@ fn write(
 }
 
 /// Reads a snapshot back, with the digest of its pieces. Blocks.
-fn read(path: &Path) -> io::Result<(LoggedState, String)> {
+fn read(path: &Path, work: &mut Work) -> io::Result<(LoggedState, String)> {
     let (reader, _) = Reader::open(path)?;
     let (mut state, mut digest) = (LoggedState::default(), Digest::default());
     for piece in reader {
         let (kind, piece) = piece?;
         digest.add(kind, &piece);
+        work.add(piece.len() as u64);
         if kind == GIT {
             state.apply(change(&piece)?);
         }

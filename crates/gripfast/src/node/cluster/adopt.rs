@@ -54,10 +54,7 @@ pub(crate) async fn adopt(settings: &Settings) -> anyhow::Result<Adopted> {
     let group = TaskGroup::new("adopt");
     let (store, repositories) = open(settings, &group, None, None).await?;
     let all = repositories.list().context("cannot list what is here")?;
-    let stores = repositories.stores().context("cannot list what is here")?;
-    let shared = stores.iter().map(|of| repositories.object_bytes(of));
-    let staged = all.iter().map(|repo| repositories.staged_bytes(repo));
-    let mut progress = Progress::bytes("packs", shared.chain(staged).sum());
+    let mut progress = Progress::bytes("packs and events", 0);
     let adopted = Adopted {
         repositories: all.len(),
         events: store.stats()?.events,
@@ -69,8 +66,8 @@ pub(crate) async fn adopt(settings: &Settings) -> anyhow::Result<Adopted> {
         directory: data_dir.clone(),
         group,
     };
-    let storing = cluster.adopt(&packs, &node, move |bytes| progress.add(bytes));
-    let tip = storing.await;
+    let on_progress = move |done, total| progress.set(done, total);
+    let tip = cluster.adopt(&packs, &node, on_progress).await;
     let tip = tip.context("cannot make what is here the cluster's")?;
     position.write(&tip)?;
     cluster.db().close().await;

@@ -81,7 +81,7 @@ async fn a_node_alone_becomes_a_cluster_and_a_member_a_node_alone() -> Result<()
     }
     let (is_done, said) = run(node, "adopt", Some(EVERY_LINE)).await?;
     ensure!(is_done && said.contains("first member"), "{said}");
-    must_contain(&said, &["\nrows: ", "\npacks: ", " left\n"]);
+    must_contain(&said, &["\nrows: ", "\npacks and events: ", ", 0s left\n"]);
     let (is_done, said) = run(node, "adopt", None).await?;
     ensure!(
         !is_done && said.contains("member of the cluster already"),
