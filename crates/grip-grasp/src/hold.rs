@@ -1,6 +1,6 @@
 //! The purgatory in memory and its journal, changed as one.
 
-use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use grip_db::{DbError, WritePermit};
 use grip_nostr::EventId;
@@ -43,27 +43,28 @@ impl Core {
         Ok((value, written.await))
     }
 
-    /// Drops what waits, or is wanted, and `goes`: each in the turns of its identifiers, which are
-    /// settled after it. Returns how many there were.
+    /// Drops what waits, or is wanted, and `goes`: each in the turns of its identifiers, in which they are
+    /// settled too. Returns how many there were.
     pub(crate) async fn drop_waiting_where(
         self: &Arc<Self>,
         goes: impl Fn(&Waiting<'_>) -> bool,
     ) -> Result<usize, GraspError> {
-        let dropped: Vec<(EventId, Vec<Identifier>)> = {
-            let purgatory = self.purgatory.lock();
-            let going = purgatory.waiting().filter(goes);
-            let going = going.map(|it| (it.held().id(), it.identifiers().to_vec()));
-            going.collect()
-        };
-        let (count, mut concerned) = (dropped.len(), BTreeSet::new());
-        for (id, identifiers) in dropped {
-            let _turns = self.turns(identifiers.clone()).await?;
-            self.held(|purgatory| ((), purgatory.drop_event(&id, now())))
-                .await?;
-            concerned.extend(identifiers);
+        let mut going = BTreeMap::<Vec<Identifier>, Vec<EventId>>::new();
+        for waiting in self.purgatory.lock().waiting().filter(goes) {
+            let of_same = going.entry(waiting.identifiers().to_vec()).or_default();
+            of_same.push(waiting.held().id());
         }
-        for identifier in &concerned {
-            self.settle_in_turn(identifier).await;
+        let count = going.values().map(Vec::len).sum();
+        for (identifiers, ids) in going {
+            // Dropped and settled in one turn: nobody finds a repository whose announcement is gone.
+            let _turns = self.turns(identifiers.clone()).await?;
+            for id in ids {
+                self.held(|purgatory| ((), purgatory.drop_event(&id, now())))
+                    .await?;
+            }
+            for identifier in &identifiers {
+                self.settle(identifier).await;
+            }
         }
         Ok(count)
     }

@@ -828,6 +828,25 @@ async fn g01_123_a_ban_ends_a_repository_that_its_owner_has_left() {
     scene.node.agrees().await;
 }
 
+/// Found by the model: a second pass of the rules, which found nothing to drop, ended before the first had
+/// removed the repository.
+#[tokio::test]
+async fn g01_123_a_held_announcement_is_dropped_and_its_repository_removed_in_one_turn() {
+    let (node, stranger) = (Node::start().await, Author::new());
+    let announcement = announce(&stranger, "x", &[]);
+    node.accepts(&announcement, HELD).await;
+    let banned = [stranger.pubkey()].into();
+    let ban = node.enforce(|policy| policy.event_blacklist = banned);
+    let audit = async {
+        while node.grasp().is_held(&announcement.id) {
+            tokio::task::yield_now().await;
+        }
+        node.grasp().audit(&addr(&stranger, "x").identifier).await
+    };
+    let ((), found) = tokio::join!(ban, audit);
+    assert_eq!(found.unwrap(), []);
+}
+
 /// Found by the model: the archive brought back refs that no state speaks for.
 #[tokio::test]
 async fn a_hidden_repository_comes_back_without_the_refs_of_a_deleted_state() {
