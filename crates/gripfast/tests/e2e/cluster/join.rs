@@ -29,14 +29,15 @@ async fn the_first_clone_costs_a_download_and_a_clone() -> Result<()> {
     cluster.publish(&local, 0, 60).await?;
     // Nothing is fetched for its own sake.
     cluster.cache_bytes = Some(1 << 40);
-    cluster.join().await?;
-    let url = local.url(&cluster.nodes[1]);
-    let began = Instant::now();
-    let clone = WorkTree::clone(&url, &["--bare"]).await?;
-    let first = began.elapsed();
-    ensure!(clone.tip("HEAD")? == local.tip);
-    let (mut downloads, mut clones) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
+    let is_measured = size_mib >= MEASURED_MIB;
+    let (mut firsts, mut downloads, mut clones) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..if is_measured { 3 } else { 1 } {
+        cluster.join().await?;
+        let url = local.url(cluster.nodes.last().context("a node")?);
+        let began = Instant::now();
+        let clone = WorkTree::clone(&url, &["--bare"]).await?;
+        firsts.push(began.elapsed());
+        ensure!(clone.tip("HEAD")? == local.tip);
         let began = Instant::now();
         let bytes = download(cluster.s3()).await?;
         downloads.push(began.elapsed());
@@ -47,11 +48,11 @@ async fn the_first_clone_costs_a_download_and_a_clone() -> Result<()> {
     }
     let shortest = |times: &[Duration]| times.iter().min().copied().context("no times");
     let floor = shortest(&downloads)? + shortest(&clones)?;
-    let ratio = first.as_secs_f64() / floor.as_secs_f64();
+    let ratio = shortest(&firsts)?.as_secs_f64() / floor.as_secs_f64();
     println!(
-        "{size_mib} MiB: first clone {first:?}, downloads {downloads:?}, clones {clones:?}: {ratio:.2}"
+        "{size_mib} MiB: first clones {firsts:?}, downloads {downloads:?}, clones {clones:?}: {ratio:.2}"
     );
-    ensure!(size_mib < MEASURED_MIB || ratio <= 1.5, "{ratio:.2}");
+    ensure!(!is_measured || ratio <= 1.5, "{ratio:.2}");
     cluster.cache_bytes = None;
     cluster.stop_and_compare().await
 }
