@@ -15,6 +15,7 @@ use std::{
 use futures_util::{Stream, TryStreamExt as _, future};
 use grip_bucket::{CheckError, OpenError};
 use grip_git::{CacheCounter, CacheUse, PackFile};
+use grip_tasks::JoinHandle;
 use grip_types::ErrorChain;
 use object_store::{
     Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, WriteMultipart, path::Path,
@@ -32,6 +33,9 @@ const MAX_PIECES: usize = 4;
 
 /// Bytes of a fetched file that are handed to the disk at once.
 const WRITTEN_AT_ONCE: usize = 1 << 20;
+/// Bytes of it that are synced together, while further ones come: whoever needs it whole on disk waits for
+/// the last of them alone.
+const SYNCED_AT_ONCE: u64 = 16 << 20;
 
 /// Files by their digests. Cheap to clone.
 #[derive(Clone)]
@@ -168,13 +172,15 @@ impl PackStore {
         }
     }
 
-    /// Writes a file of the store to `to`, and checks that it is what it was.
+    /// Writes a file of the store to `to`, and checks that it is what it was. The end of it is not durable on
+    /// return: who keeps the file syncs it.
     pub(crate) async fn get(&self, wanted: &PackFile, to: &FilePath) -> io::Result<()> {
         let found = self.store.get(&place_of(wanted)?).await?;
         let mut chunks = found.into_stream();
         let file = tokio::fs::File::create(to).await?;
         let mut file = BufWriter::with_capacity(WRITTEN_AT_ONCE, file);
         let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
+        let (mut synced, mut syncing) = (0, None);
         while let Some(chunk) = chunks.try_next().await? {
             size += chunk.len() as u64;
             if size > wanted.size_bytes {
@@ -182,8 +188,18 @@ impl PackStore {
             }
             hasher.update(&chunk);
             file.write_all(&chunk).await?;
+            if size - synced >= SYNCED_AT_ONCE {
+                synced = size;
+                file.flush().await?;
+                if let Some(before) = syncing.replace(sync(file.get_ref()).await?) {
+                    before.await.map_err(io::Error::other)??;
+                }
+            }
         }
         file.flush().await?;
+        if let Some(last) = syncing {
+            last.await.map_err(io::Error::other)??;
+        }
         if size == wanted.size_bytes && hasher.finalize().to_hex().as_str() == wanted.digest {
             Ok(())
         } else {
@@ -191,6 +207,12 @@ impl PackStore {
             Err(io::Error::new(io::ErrorKind::InvalidData, text))
         }
     }
+}
+
+/// Begins to sync what was written to a file.
+async fn sync(file: &tokio::fs::File) -> io::Result<JoinHandle<io::Result<()>>> {
+    let file = file.try_clone().await?.into_std().await;
+    Ok(grip_tasks::spawn_blocking(move || file.sync_data()))
 }
 
 async fn send_pieces(upload: &mut WriteMultipart, path: &FilePath) -> Result<(), Error> {
@@ -296,29 +318,36 @@ fn place_of(file: &PackFile) -> io::Result<Path> {
 mod tests {
     use super::*;
 
+    /// Of one piece and a bit, and of as many as are synced while others come.
     #[tokio::test]
     async fn a_file_is_given_back_as_it_was_or_not_at_all() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = PackStore::open(dir.path().join("store").to_str().unwrap()).unwrap();
-        store.check().await.unwrap();
-        let file = dir.path().join("pack-1.pack");
-        let content = vec![7; PIECE + 3];
-        std::fs::write(&file, &content).unwrap();
-        let put = store.put(&file, 3).await.unwrap();
-        assert_eq!(
-            (put.extension.as_str(), put.size_bytes),
-            ("pack", content.len() as u64)
-        );
-        assert_eq!(store.put(&file, 3).await.unwrap(), put);
-        let copy = dir.path().join("copy");
-        store.get(&put, &copy).await.unwrap();
-        assert_eq!(std::fs::read(&copy).unwrap(), content);
-        let path = dir
-            .path()
-            .join("store")
-            .join(place_of(&put).unwrap().to_string());
-        std::fs::write(path, vec![8; PIECE + 3]).unwrap();
-        let error = store.get(&put, &copy).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        for size in [PIECE + 3, 2 * SYNCED_AT_ONCE as usize + 3] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = PackStore::open(dir.path().join("store").to_str().unwrap()).unwrap();
+            store.check().await.unwrap();
+            let file = dir.path().join("pack-1.pack");
+            let content: Vec<u8> = (0..size).map(|at| (at / 1_000) as u8).collect();
+            std::fs::write(&file, &content).unwrap();
+            let put = store.put(&file, 3).await.unwrap();
+            assert_eq!(
+                (put.extension.as_str(), put.size_bytes),
+                ("pack", size as u64)
+            );
+            assert_eq!(store.put(&file, 3).await.unwrap(), put);
+            let copy = dir.path().join("copy");
+            store.get(&put, &copy).await.unwrap();
+            assert!(std::fs::read(&copy).unwrap() == content);
+
+            let stored = place_of(&put).unwrap().to_string();
+            let stored = dir.path().join("store").join(stored);
+            let mut corrupted = content.clone();
+            corrupted[size - 1] ^= 1;
+            let too_long = [&*content, &[7; 5]].concat();
+            for other in [&*corrupted, &too_long, &content[..size - 1]] {
+                std::fs::write(&stored, other).unwrap();
+                let error = store.get(&put, &copy).await.unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            }
+        }
     }
 }
