@@ -45,9 +45,8 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
             None,
             peer,
         );
-        let body = b"0014command=ls-refs\n0001000csymrefs\n0009peel\n0000".to_vec();
         let path = format!("{}/git-upload-pack", fixture.project.path());
-        let listed = rate(&fixture, rounds, |c| post(c, &path, &body)).await?;
+        let listed = rate(&fixture, rounds, |c| list_refs(c, &path)).await?;
         table.row(
             &format!("ls-refs, {count} refs, 16 connections"),
             format!("{listed:.0}/s"),
@@ -65,7 +64,9 @@ async fn get(mut connection: Connection, path: &str, headers: &str) -> Result<Co
     Ok(connection)
 }
 
-async fn post(mut connection: Connection, path: &str, body: &[u8]) -> Result<Connection> {
+/// Lists refs in version 2 of the protocol; `path` is that of `git-upload-pack`.
+pub async fn list_refs(mut connection: Connection, path: &str) -> Result<Connection> {
+    let body = b"0014command=ls-refs\n0001000csymrefs\n0009peel\n0000";
     let kind = "application/x-git-upload-pack-request";
     let answer = connection
         .post(path, kind, "Git-Protocol: version=2\r\n", body)

@@ -223,7 +223,7 @@ async fn path_push(tree: &WorkTree, count: usize) -> Result<f64> {
 }
 
 /// The bytes a client sends to push `commands`, with the pack of `tip` without `base`.
-async fn push_request(
+pub async fn push_request(
     tree: &WorkTree,
     commands: &[(&str, &str, &str)],
     tip: &str,
@@ -235,7 +235,7 @@ async fn push_request(
 }
 
 /// Pushes over an open connection and demands success.
-async fn push(http: &mut Connection, path: &str, request: &[u8]) -> Result<()> {
+pub async fn push(http: &mut Connection, path: &str, request: &[u8]) -> Result<()> {
     let kind = "application/x-git-receive-pack-request";
     let answer = http
         .post(&format!("{path}/git-receive-pack"), kind, "", request)

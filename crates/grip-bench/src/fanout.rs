@@ -4,10 +4,13 @@ use std::{io::Write as _, path::Path, time::Instant};
 
 use anyhow::{Context as _, Result};
 use futures_util::{SinkExt as _, StreamExt as _};
-use grip_testkit::Author;
+use grip_testkit::{Author, Node};
 use serde_json::json;
-use tokio::io::AsyncReadExt as _;
-use tokio_tungstenite::tungstenite::{Message, protocol::WebSocketConfig};
+use tokio::{io::AsyncReadExt as _, net::TcpStream};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream,
+    tungstenite::{Message, protocol::WebSocketConfig},
+};
 
 use crate::{fixture::Fixture, report::Table};
 
@@ -19,27 +22,7 @@ const FRAME_BYTES: usize = 880;
 pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
     let fixture = Fixture::new(binary).await?;
     let before = fixture.node.anonymous_rss_bytes()?;
-    let config = WebSocketConfig::default()
-        .read_buffer_size(8 * 1024)
-        .write_buffer_size(0);
-    let mut sockets = Vec::with_capacity(SUBSCRIBERS);
-    for _ in 0..SUBSCRIBERS {
-        let url = fixture.node.relay_url();
-        let (mut socket, _) =
-            tokio_tungstenite::connect_async_with_config(url, Some(config), true).await?;
-        socket
-            .send(Message::text(
-                json!(["REQ", "live", {"kinds": [1621], "limit": 0}]).to_string(),
-            ))
-            .await?;
-        loop {
-            let message = socket.next().await.context("closed")??;
-            if message.to_text()?.starts_with(r#"["EOSE""#) {
-                break;
-            }
-        }
-        sockets.push(socket);
-    }
+    let mut sockets = subscribe(&fixture.node, SUBSCRIBERS).await?;
     let idle =
         (fixture.node.anonymous_rss_bytes()?.saturating_sub(before)) as f64 / SUBSCRIBERS as f64;
     let events = fixture.issues(&[Author::new()], EVENTS);
@@ -82,14 +65,42 @@ pub async fn measure(binary: &Path, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// Subscribers of live issues that have heard all that is stored.
+pub async fn subscribe(
+    node: &Node,
+    count: usize,
+) -> Result<Vec<WebSocketStream<MaybeTlsStream<TcpStream>>>> {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(8 * 1024)
+        .write_buffer_size(0);
+    let mut sockets = Vec::with_capacity(count);
+    for _ in 0..count {
+        let url = node.relay_url();
+        let (mut socket, _) =
+            tokio_tungstenite::connect_async_with_config(url, Some(config), true).await?;
+        socket
+            .send(Message::text(
+                json!(["REQ", "live", {"kinds": [1621], "limit": 0}]).to_string(),
+            ))
+            .await?;
+        loop {
+            let message = socket.next().await.context("closed")??;
+            if message.to_text()?.starts_with(r#"["EOSE""#) {
+                break;
+            }
+        }
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
 /// Microseconds of CPU that a bare thread takes to send as many bytes to as many readers.
 async fn plain_sends() -> Result<f64> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let (mut senders, mut readers) = (Vec::new(), Vec::new());
     for _ in 0..SUBSCRIBERS {
-        let (reader, accepted) =
-            tokio::try_join!(tokio::net::TcpStream::connect(address), listener.accept())?;
+        let (reader, accepted) = tokio::try_join!(TcpStream::connect(address), listener.accept())?;
         let sender = accepted.0.into_std()?;
         sender.set_nonblocking(false)?;
         sender.set_nodelay(true)?;

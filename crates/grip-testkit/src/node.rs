@@ -7,20 +7,20 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
     http::{Connection, Response},
     port::ReservedPort,
-    process::Process,
+    process::{
+        Process,
+        family::{self, Family},
+    },
     relay::RelayClient,
     wait::{until, until_true},
 };
-
-/// The unit of times in `/proc`, the same on every Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A running node that is killed when dropped.
 #[derive(Debug)]
@@ -162,20 +162,21 @@ impl Node {
 
     /// The share of a core that the node uses over some time in which nothing is asked of it.
     pub async fn core_used(&self, over: Duration) -> Result<f64> {
-        let (used, began) = (self.cpu_ticks()?, Instant::now());
+        let (used, began) = (self.own_cpu_seconds()?, Instant::now());
         tokio::time::sleep(over).await;
-        let seconds = (self.cpu_ticks()? - used) as f64 / TICKS_PER_SECOND;
+        let seconds = self.own_cpu_seconds()? - used;
         Ok(seconds / began.elapsed().as_secs_f64())
     }
 
-    fn cpu_ticks(&self) -> Result<u64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?))?;
-        // What stands in brackets is the name, which may have spaces.
-        let (_, fields) = stat.rsplit_once(')').context("no name")?;
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
-        let (user, system) = ticks(11).zip(ticks(12)).context("no times")?;
-        Ok(user + system)
+    /// Seconds of CPU that the server has used, and all the processes that it started.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        Family::of(self.process.running()?).cpu_seconds()
+    }
+
+    fn own_cpu_seconds(&self) -> Result<f64> {
+        let times = family::cpu_seconds(Pid::from_child(self.process.running()?));
+        let (own, _) = times.context("no times")?;
+        Ok(own)
     }
 
     fn status_field(&self, name: &str) -> Result<u64> {

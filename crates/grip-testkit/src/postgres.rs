@@ -160,6 +160,11 @@ impl PostgresServer {
         self.family()?.signal(Signal::CONT)
     }
 
+    /// Seconds of CPU that all its processes have used.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        self.family()?.cpu_seconds()
+    }
+
     fn family(&self) -> Result<Family> {
         Ok(Family::of(self.process.running()?))
     }

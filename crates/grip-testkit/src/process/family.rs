@@ -69,6 +69,18 @@ impl Family {
         })
     }
 
+    /// Seconds of CPU that all have used, those that have ended too.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        let (first, first_ended) = cpu_seconds(self.first).context("no times")?;
+        let mut sum = first + first_ended;
+        self.visit(|pid| {
+            // One that ended meanwhile counts for its parent next time.
+            let (own, of_ended) = cpu_seconds(pid).unwrap_or_default();
+            sum += own + of_ended;
+        });
+        Ok(sum)
+    }
+
     #[cfg(test)]
     pub(crate) fn descendants(&self) -> Vec<Pid> {
         self.visit(|_| {})
@@ -97,10 +109,27 @@ fn children(parents: &[Pid]) -> Vec<Pid> {
 
 /// The state of a process and its parent.
 pub(crate) fn stat(pid: Pid) -> Option<(char, Pid)> {
+    let fields = stat_fields(pid)?;
+    let state = fields.first()?.chars().next()?;
+    Some((state, Pid::from_raw(fields.get(1)?.parse().ok()?)?))
+}
+
+/// The unit of times in `/proc`, the same on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Seconds of CPU that a process has used itself, and those of all it started that have ended.
+pub(crate) fn cpu_seconds(pid: Pid) -> Option<(f64, f64)> {
+    let fields = stat_fields(pid)?;
+    let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+    let own = ticks(11)? + ticks(12)?;
+    let of_ended = ticks(13)? + ticks(14)?;
+    Some((own / TICKS_PER_SECOND, of_ended / TICKS_PER_SECOND))
+}
+
+/// What `/proc` says of a process after its name.
+fn stat_fields(pid: Pid) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // The name before may hold anything, brackets too.
     let (_, after_name) = stat.rsplit_once(") ")?;
-    let mut fields = after_name.split(' ');
-    let state = fields.next()?.chars().next()?;
-    Some((state, Pid::from_raw(fields.next()?.parse().ok()?)?))
+    Some(after_name.split(' ').map(str::to_owned).collect())
 }
