@@ -4,7 +4,7 @@ mod gateway;
 
 use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
@@ -15,6 +15,8 @@ use crate::{installed::installed, port::ReservedPort, process::Process};
 /// The version that `cargo xtask test` installs.
 const VERSION: &str = "0.14.1";
 const BUCKET: &str = "gripfast";
+/// The digest of a request without a body, as its signature has it.
+const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// A running server with one empty bucket, killed when dropped, with its directory.
 ///
@@ -100,6 +102,34 @@ impl S3Server {
             ("AWS_ENDPOINT_URL", self.endpoint()),
             ("AWS_ALLOW_HTTP", "true".to_owned()),
         ]
+    }
+
+    /// Downloads all packs with curl, one connection each, without keeping them; says how many bytes they are.
+    #[expect(clippy::disallowed_methods, reason = "tests run a real client")]
+    pub async fn download(&self) -> Result<u64> {
+        let (key, secret) = Self::KEYS;
+        let mut command = tokio::process::Command::new("curl");
+        command
+            .args(["--fail", "--silent", "--show-error", "--parallel"])
+            .args(["--aws-sigv4", "aws:amz:us-east-1:s3"])
+            .args(["--user", &format!("{key}:{secret}")])
+            .args(["--header", &format!("x-amz-content-sha256: {EMPTY_SHA256}")])
+            .args(["--write-out", "%{size_download}\n"]);
+        for part in std::fs::read_dir(self.directory().join("packs/packs"))? {
+            let part = part?;
+            for file in std::fs::read_dir(part.path())? {
+                let (part, file) = (part.file_name(), file?.file_name());
+                let path = format!("packs/packs/{}/{}", part.display(), file.display());
+                let url = format!("{}/{BUCKET}/{path}", self.endpoint());
+                command.args(["--output", "/dev/null", &url]);
+            }
+        }
+        let output = command.output().await.context("starting curl")?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "curl: {complaint}");
+        let sizes = String::from_utf8(output.stdout)?;
+        let sizes = sizes.lines().map(str::parse::<u64>);
+        Ok(sizes.sum::<Result<u64, _>>()?)
     }
 
     /// From now on requests are treated so; all are passed on without a fault.
