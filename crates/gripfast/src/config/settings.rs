@@ -22,6 +22,8 @@ use super::{
 
 /// The shortest lease of a leader.
 const MIN_LEASE: Duration = Duration::from_secs(1);
+/// Below it a node that is slow may still need what is removed.
+const SHORT_GRACE: Duration = Duration::from_secs(3_600);
 
 /// The longest message, unless events are larger: a state with 20,000 refs.
 const MESSAGE_BYTES: usize = 2 << 20;
@@ -332,6 +334,13 @@ impl Settings {
         if self.cluster.cluster_lease < MIN_LEASE {
             let why = "is shorter than a second: a busy database would be taken for a dead leader";
             notes.mistake("cluster_lease", &values["cluster_lease"], why);
+        }
+        if self.cluster.cluster_keep_packs < SHORT_GRACE {
+            let source = &values["cluster_keep_packs"].source;
+            notes.warnings.push(format!(
+                "{source}: cluster_keep_packs is shorter than an hour: packs may be removed that a node is \
+                 still to fetch, and no backup of the database can be gone back to"
+            ));
         }
         show(
             values,

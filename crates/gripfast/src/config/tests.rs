@@ -388,6 +388,22 @@ fn each_github_host_has_its_owners_and_its_own_tokens() {
 }
 
 #[test]
+fn packs_that_are_removed_soon_are_warned_of() {
+    let cluster = |grace: &str| {
+        env("DATABASE_URL", "postgres://me@db.example/x")
+            .env("NGIT_DOMAIN", "grasp.example.com")
+            .env("GRIPFAST_CLUSTER_PACKS", "/packs")
+            .env("GRIPFAST_CLUSTER_KEEP_PACKS", grace)
+            .warnings()
+    };
+    let expected = "environment GRIPFAST_CLUSTER_KEEP_PACKS: cluster_keep_packs is shorter than an hour: \
+                    packs may be removed that a node is still to fetch, and no backup of the database can \
+                    be gone back to";
+    assert_eq!(cluster("59m"), [expected]);
+    assert_eq!(cluster("1h"), Vec::<String>::new());
+}
+
+#[test]
 fn a_token_for_a_host_that_is_not_used_is_named() {
     let warnings = env("GRIPFAST_GITHUB_TOKEN", "ghp_secret")
         .env("GRIPFAST_INDEX_GITHUB", "ghe.corp.example")
