@@ -18,7 +18,8 @@ pub(crate) enum Campaign {
     Backup,
     /// 200 bursts of 1,000 events, without a pause while their host has a free permit
     Burst,
-    /// 1,000 faults of the nodes, the database and the object store of a cluster
+    /// 1,000 faults of the nodes, the database and the object store of a cluster, and every case of the
+    /// conformance suite that restarts nodes
     Cluster,
     /// First clone of a 200 MiB repository at a node with an empty disk, and a join to 1,000 repositories
     ClusterJoin,
@@ -151,7 +152,12 @@ pub(crate) fn campaign(campaign: Campaign) -> anyhow::Result<()> {
             1,
             "GRIPFAST_BURST_RUNS=200",
         ),
-        Campaign::Cluster => (E2E, "cluster::checker::", 1, "GRIPFAST_CLUSTER_FAULTS=1000"),
+        Campaign::Cluster => (
+            E2E,
+            "cluster::checker:: cluster::balanced::three_nodes_behind_a_balancer_conform_over_",
+            1,
+            "GRIPFAST_CLUSTER_FAULTS=1000 GRIPFAST_CLUSTER_CASES=100",
+        ),
         Campaign::ClusterJoin => (
             E2E,
             "cluster::join::",

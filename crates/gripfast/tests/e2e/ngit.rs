@@ -10,6 +10,7 @@ pub(crate) mod story;
 use anyhow::Result;
 
 use client::Line;
+pub(crate) use served::nothing_is_held;
 use story::Story;
 
 #[tokio::test]

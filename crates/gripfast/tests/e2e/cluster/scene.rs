@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::{Context as _, Result, ensure};
 use grip_store::{EventStore, Limits, Options};
 use grip_testkit::{
-    Balancer, Clock, DEADLINE, LocalProject, Node, PostgresServer, S3Server, git, until_ok,
-    while_advancing,
+    Balancer, Clock, DEADLINE, LocalProject, Node, PostgresServer, RedisServer, S3Server, git,
+    until_ok, while_advancing,
 };
 use nostr::prelude::Event;
 use serde_json::Value;
@@ -52,6 +52,15 @@ pub struct Surroundings {
     pub to_database: Balancer,
     pub to_store: Balancer,
     pub clock: Clock,
+}
+
+/// Nodes that are one to their clients.
+pub struct Balanced {
+    pub cluster: Cluster,
+    /// The one: it never runs, and the balancer listens in its place.
+    pub front: Node,
+    _balancer: Balancer,
+    _redis: RedisServer,
 }
 
 /// Nodes on one server and one store of packs.
@@ -161,13 +170,13 @@ impl Cluster {
         (&self.nodes, &mut self.server, store)
     }
 
-    /// Starts so many nodes that clients know by the address of a balancer alone. To them it is one
-    /// node, which is returned: it never runs, and the balancer listens in its place.
-    pub async fn start_balanced(
-        count: usize,
-        env: &[(&str, &str)],
-    ) -> Result<(Self, Node, Balancer)> {
-        let mut cluster = Self::start_with(0, env).await?;
+    /// Starts so many nodes, with packs in a bucket and limits shared by Redis, that clients know by the
+    /// address of a balancer alone.
+    pub async fn start_balanced(count: usize, env: &[(&str, &str)]) -> Result<Balanced> {
+        let redis = RedisServer::start().await?;
+        let redis_url = redis.url();
+        let env = [env, &[("GRIPFAST_REDIS_URL", &redis_url)]].concat();
+        let mut cluster = Self::start_on_with(Packs::s3().await?, 0, &env).await?;
         let mut addresses = Vec::new();
         for _ in 0..count {
             addresses.push(cluster.prepare()?.authority().parse()?);
@@ -180,7 +189,12 @@ impl Cluster {
             node.set_env("NGIT_DOMAIN", &cluster.domain);
             node.launch().await?;
         }
-        Ok((cluster, front, balancer))
+        Ok(Balanced {
+            cluster,
+            front,
+            _balancer: balancer,
+            _redis: redis,
+        })
     }
 
     /// A further node with an empty disk, which is not running yet.
@@ -289,6 +303,17 @@ impl Cluster {
             Ok((!is_awaited).then_some(()))
         })
         .await
+    }
+
+    /// Kills every node and starts all with further environment variables.
+    pub async fn crash_and_restart(&mut self, env: &[(&str, &str)]) -> Result<()> {
+        for node in &mut self.nodes {
+            for (key, value) in env {
+                node.set_env(key, value);
+            }
+            node.kill();
+        }
+        self.start_ended().await
     }
 
     /// Waits until every node is ready, and starts those that have ended as a service manager does: once

@@ -263,7 +263,18 @@ impl Story {
         served::nothing_is_held(&self.node).await?;
         let before = self.served.refs().await?;
         self.node.crash_and_restart().await?;
-        ensure!(self.served.refs().await? == before, "refs were lost");
+        self.still_has(&before).await
+    }
+
+    /// The same over a crash of what is behind the node that people know.
+    pub async fn survives(&self, crash: impl Future<Output = Result<()>>) -> Result<()> {
+        let before = self.served.refs().await?;
+        crash.await?;
+        self.still_has(&before).await
+    }
+
+    async fn still_has(&self, before: &Refs) -> Result<()> {
+        ensure!(self.served.refs().await? == *before, "refs were lost");
         self.as_expected("restart").await?;
         let clone = WorkTree::clone(&self.served.git_url()?, &["--mirror"]).await?;
         clone.git(["fsck", "--strict"])?;
