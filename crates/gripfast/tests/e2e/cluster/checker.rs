@@ -5,8 +5,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::{join_all, try_join_all};
-use grip_testkit::{Node, PostgresServer, RedisServer, S3Fault, S3Server, http::Connection};
+use grip_testkit::{
+    Node, PostgresServer, Project, RedisServer, RelayClient, S3Fault, S3Server, http::Connection,
+};
+use nostr::prelude::Event;
 use rustix::process::Signal;
+use serde_json::{Value, json};
 use tokio::{
     sync::Mutex,
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
@@ -167,13 +171,19 @@ async fn nothing_acknowledged_is_lost_over_random_faults() -> Result<()> {
             maintainer: Maintainer::new(&cluster.nodes[0])?,
             ledger: Ledger::default(),
             first,
+            // Another one than that of the faults, and of the other clients.
+            random: Random::new(seed * 1_000 + 1 + first as u64),
         });
     }
     let ports: Vec<u16> = cluster.nodes.iter().map(Node::port).collect();
-    let readers = clients.iter().map(|client| Reader {
-        ports: ports.clone(),
-        path: client.maintainer.path(),
-        tips: Vec::new(),
+    let readers = clients.iter().map(|client| {
+        let Project { owner, identifier } = client.maintainer.project();
+        Reader {
+            ports: ports.clone(),
+            path: client.maintainer.path(),
+            states: json!({"kinds": [30618], "authors": [owner.hex()], "#d": [identifier]}),
+            reads: Vec::new(),
+        }
     });
     let mut readers: Vec<Reader> = readers.collect();
     let mut strikes = Strikes::new(seed);
@@ -184,24 +194,25 @@ async fn nothing_acknowledged_is_lost_over_random_faults() -> Result<()> {
     try_join_all(begun).await?;
     let played = tokio::select! {
         played = play(&mut cluster, (&surroundings, &redis), &mut clients, &mut strikes) => played,
-        _ = join_all(readers.iter_mut().map(Reader::read_on)) => unreachable!("readers read on"),
+        read = try_join_all(readers.iter_mut().map(Reader::read_on)) => read.map(drop),
     };
     played.with_context(|| {
         let logs: Vec<String> = cluster.nodes.iter().map(end_of_log).collect();
         format!("seed {seed}, {:?}\n{}", strikes.struck, logs.join("\n"))
     })?;
-    let mut read = 0;
+    let (mut read, mut states) = (0, 0);
     for (reader, client) in readers.iter().zip(&mut clients) {
         client.ledger.check(&cluster.nodes[0]).await?;
         reader.never_went_back(client.maintainer.history())?;
-        read += reader.tips.len();
+        read += reader.reads.len();
+        states += reader.reads.iter().filter(|read| read.is_state).count();
         println!("{}", client.ledger.summary());
     }
     let acknowledged: usize = clients.iter().map(|it| it.ledger.acknowledged()).sum();
     ensure!(acknowledged > 0, "the workload got nothing done");
-    ensure!(read > 0, "nobody read anything");
+    ensure!(states > 0 && read > states, "nobody read anything");
     println!(
-        "seed {seed}: {:?}; {acknowledged} acknowledged, {read} reads, whole again within {:.0?}, {:.0?}",
+        "seed {seed}: {:?}; {acknowledged} acknowledged, {read} reads, {states} of them of states, whole again within {:.0?}, {:.0?}",
         strikes.struck,
         strikes.longest_recovery,
         began.elapsed()
@@ -258,6 +269,7 @@ struct Client {
     maintainer: Maintainer,
     ledger: Ledger,
     first: usize,
+    random: Random,
 }
 
 impl Client {
@@ -267,7 +279,9 @@ impl Client {
 
     async fn work(&mut self, nodes: &[Node]) {
         for node in nodes.iter().cycle().skip(self.first) {
-            if self.cycle(node).await.is_err() {
+            let (who, ledger) = (&mut self.maintainer, &mut self.ledger);
+            let step = workload::step(node, who, ledger, &mut self.random);
+            if step.await.is_err() {
                 // As people do: a node that is down would be asked thousands of times.
                 sleep(Duration::from_millis(100)).await;
             }
@@ -275,38 +289,84 @@ impl Client {
     }
 }
 
-/// Somebody who reads one branch again and again, each time at the next node.
+/// Somebody who reads one branch again and again, each time at the next node: in git, and now and then in
+/// the state.
 struct Reader {
     ports: Vec<u16>,
     path: String,
-    /// What was read, in the order in which it was.
-    tips: Vec<String>,
+    /// The filter of the states of the repository.
+    states: Value,
+    /// In the order in which it was read.
+    reads: Vec<Read>,
 }
 
+/// Where `main` was.
+struct Read {
+    tip: String,
+    is_state: bool,
+}
+
+/// One of so many looks is at the state; no multiple of the nodes.
+const STATE_EVERY: usize = 4;
+
 impl Reader {
-    async fn read_on(&mut self) {
+    async fn read_on(&mut self) -> Result<()> {
         let mut pace = interval(Duration::from_millis(50));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        for port in self.ports.clone().iter().cycle() {
+        for (look, port) in self.ports.clone().iter().cycle().enumerate() {
             pace.tick().await;
+            let is_state = look.is_multiple_of(STATE_EVERY);
             // A node that is down, or cannot tell whether it is up to date, shows nothing.
-            let reading = timeout(Duration::from_secs(2), main_at(*port, &self.path));
-            if let Ok(Ok(Some(tip))) = reading.await {
-                self.tips.push(tip);
-            }
-        }
-    }
-
-    fn never_went_back(&self, history: &[String]) -> Result<()> {
-        let mut last = 0;
-        for tip in &self.tips {
-            let at = history.iter().position(|known| known == tip);
-            let at = at.with_context(|| format!("{tip} was never committed"))?;
-            ensure!(at >= last, "commit {at} was shown after commit {last}");
-            last = at;
+            let tips = if is_state {
+                let reading = timeout(Duration::from_secs(2), states_at(*port, &self.states));
+                let states = reading.await.unwrap_or(Ok(Vec::new())).unwrap_or_default();
+                ensure!(states.len() < 2, "served at once: {states:?}");
+                states.iter().filter_map(main_of).collect()
+            } else {
+                let reading = timeout(Duration::from_secs(2), main_at(*port, &self.path));
+                let main = reading.await.unwrap_or(Ok(None)).unwrap_or_default();
+                Vec::from_iter(main)
+            };
+            let reads = tips.into_iter().map(|tip| Read { tip, is_state });
+            self.reads.extend(reads);
         }
         Ok(())
     }
+
+    /// What was read in git never is before what was read in git or in a state; a state is never before one
+    /// that was read: refs are where a state says before it is served.
+    fn never_went_back(&self, history: &[String]) -> Result<()> {
+        let (mut in_git, mut in_states) = (0, 0);
+        for Read { tip, is_state } in &self.reads {
+            let at = history.iter().position(|known| known == tip);
+            let at = at.with_context(|| format!("{tip} was never committed"))?;
+            if *is_state {
+                ensure!(
+                    at >= in_states,
+                    "state {at} was shown after state {in_states}"
+                );
+                in_states = at;
+            } else {
+                let last = in_git.max(in_states);
+                ensure!(at >= last, "commit {at} was shown after commit {last}");
+                in_git = at;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The states that a node serves of a repository.
+async fn states_at(port: u16, filter: &Value) -> Result<Vec<Event>> {
+    let mut relay = RelayClient::connect(&format!("ws://127.0.0.1:{port}")).await?;
+    relay.query(std::slice::from_ref(filter)).await
+}
+
+/// Where a state says that `main` is.
+fn main_of(state: &Event) -> Option<String> {
+    let mut tags = state.tags.iter();
+    let main = tags.find(|tag| tag.kind() == "refs/heads/main")?;
+    main.content().map(str::to_owned)
 }
 
 /// Where a node shows `main`, without a process of git for it.

@@ -2,12 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Node, RelayClient, git, until_ok};
-use nostr::prelude::{Event, EventId};
+use grip_testkit::{Node, Project, RelayClient, git, until_ok};
+use nostr::prelude::{Event, EventId, PublicKey};
 use serde_json::json;
 
 /// Everything the node has acknowledged, over all its lives.
@@ -18,9 +18,20 @@ pub struct Ledger {
     deleted: BTreeSet<EventId>,
     /// By the path of the repository and the name of the ref.
     refs: BTreeMap<(String, String), RefHistory>,
+    /// Repositories that were withdrawn, by the coordinates of their announcements.
+    withdrawn: BTreeMap<String, Withdrawn>,
     /// Acknowledged updates of refs.
     updates: usize,
+    /// Acknowledged withdrawals and returns of repositories.
+    withdrawals: usize,
     checks: u32,
+}
+
+/// A repository whose announcement was deleted.
+struct Withdrawn {
+    path: String,
+    /// Neither its end nor its return is under way, so that nothing of it is served.
+    is_certain: bool,
 }
 
 /// How often a repository that could not be read whole is read again.
@@ -76,15 +87,47 @@ impl Ledger {
         }
     }
 
+    /// A repository is about to be withdrawn: until that is acknowledged nobody knows whether it is.
+    pub fn withdrawing(&mut self, project: &Project) {
+        let path = project.path();
+        let withdrawn = Withdrawn {
+            path,
+            is_certain: false,
+        };
+        self.withdrawn.insert(project.coordinate(), withdrawn);
+    }
+
+    pub fn withdrawn(&mut self, project: &Project) {
+        if let Some(withdrawn) = self.withdrawn.get_mut(&project.coordinate()) {
+            withdrawn.is_certain = true;
+        }
+        self.withdrawals += 1;
+    }
+
+    /// A repository is about to be announced, also for the first time.
+    pub fn returning(&mut self, project: &Project) {
+        if let Some(withdrawn) = self.withdrawn.get_mut(&project.coordinate()) {
+            withdrawn.is_certain = false;
+        }
+    }
+
+    /// All that was acknowledged before is served again.
+    pub fn returned(&mut self, project: &Project) {
+        if self.withdrawn.remove(&project.coordinate()).is_some() {
+            self.withdrawals += 1;
+        }
+    }
+
     pub fn acknowledged(&self) -> usize {
-        self.events.len() + self.deleted.len() + self.updates
+        self.events.len() + self.deleted.len() + self.updates + self.withdrawals
     }
 
     pub fn summary(&self) -> String {
         let (events, deleted) = (self.events.len(), self.deleted.len());
         format!(
-            "{events} events, {deleted} deletions and {} updates of refs acknowledged, {} checks",
-            self.updates, self.checks
+            "{events} events, {deleted} deletions, {} updates of refs and {} withdrawals and returns \
+             acknowledged, {} checks",
+            self.updates, self.withdrawals, self.checks
         )
     }
 
@@ -96,9 +139,20 @@ impl Ledger {
         let mut relay = until_ok("the relay takes connections", connecting).await?;
         let served = self.served(&mut relay).await?;
         for event in self.events.values() {
-            if !served.contains_key(&event.id) && !self.is_overtaken(event, &served) {
+            let is_expected = !self.withdrawn.contains_key(&coordinate(event));
+            let is_missing = !served.contains_key(&event.id) && !self.is_overtaken(event, &served);
+            if is_expected && is_missing {
                 must_be_held(node, event).await?;
             }
+        }
+        for event in served.values() {
+            let withdrawn = self.withdrawn.get(&coordinate(event));
+            ensure!(
+                withdrawn.is_none_or(|withdrawn| !withdrawn.is_certain),
+                "{} of a repository that was withdrawn is served: kind {}",
+                event.id,
+                event.kind.as_u16()
+            );
         }
         let undone = self.deleted.iter().find(|id| served.contains_key(*id));
         ensure!(undone.is_none(), "{undone:?} was deleted and is served");
@@ -111,14 +165,32 @@ impl Ledger {
             ensure!(others == 0, "{} is served beside another one", state.id);
             self.state_is_proven(node, state).await?;
         }
+        for request in served.values().filter(|event| is_pull_request(event)) {
+            let tip = request.tags.iter().find(|tag| tag.kind() == "c");
+            let tip = tip.and_then(|tag| tag.content()).context("no tip")?;
+            let path = repository_of(node, &coordinate(request))?;
+            let found = git::run(&path, ["cat-file", "-e", tip]).await?;
+            ensure!(found.ok, "{} names {tip}, which is not here", request.id);
+        }
+        self.withdrawn_are_gone(node).await?;
         self.refs_stand(node).await
+    }
+
+    async fn withdrawn_are_gone(&self, node: &Node) -> Result<()> {
+        for withdrawn in self.withdrawn.values().filter(|it| it.is_certain) {
+            let path = &withdrawn.path;
+            let refs = git::ls_remote(&format!("{}{path}", node.http_url())).await;
+            ensure!(refs.is_err(), "{path} was withdrawn and has {refs:?}");
+        }
+        Ok(())
     }
 
     /// Every ref is where it was pushed, or further on.
     async fn refs_stand(&self, node: &Node) -> Result<()> {
         let mut listed: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
         for ((path, name), history) in &self.refs {
-            if history.acknowledged.is_none() {
+            let is_withdrawn = self.withdrawn.values().any(|it| it.path == *path);
+            if history.acknowledged.is_none() || is_withdrawn {
                 continue;
             }
             if !listed.contains_key(path.as_str()) {
@@ -148,7 +220,7 @@ impl Ledger {
                 );
             }
         }
-        // States that were released although their OK never came count as well.
+        // What was released although its OK never came counts as well.
         let owners: BTreeSet<String> = self
             .events
             .values()
@@ -157,6 +229,11 @@ impl Ledger {
             .collect();
         let states = json!({"kinds": [30617, 30618], "authors": owners});
         for event in relay.query(&[states]).await? {
+            served.insert(event.id, event);
+        }
+        let coordinates: BTreeSet<String> = self.events.values().map(coordinate).collect();
+        let requests = json!({"kinds": [1618], "#a": coordinates, "limit": 5_000});
+        for event in relay.query(&[requests]).await? {
             served.insert(event.id, event);
         }
         Ok(served)
@@ -176,16 +253,7 @@ impl Ledger {
 
     /// Every object a served state names is here, and the repository is sound.
     async fn state_is_proven(&self, node: &Node, state: &Event) -> Result<()> {
-        let identifier = state
-            .tags
-            .identifier()
-            .context("a state has an identifier")?;
-        let npub = grip_testkit::events::npub(&state.pubkey);
-        let path = node
-            .data_dir()
-            .join("git")
-            .join(npub)
-            .join(format!("{identifier}.git"));
+        let path = repository_of(node, &coordinate(state))?;
         is_sound(&path).await.context("fsck")?;
         for tag in state
             .tags
@@ -211,6 +279,34 @@ async fn is_sound(path: &Path) -> Result<()> {
         checked = git::run(path, ["fsck", "--full", "--strict"]).await?;
     }
     checked.text().map(drop)
+}
+
+/// The coordinate of the announcement that an event belongs to; empty if it names none.
+fn coordinate(event: &Event) -> String {
+    if let (true, Some(identifier)) = (event.kind.is_addressable(), event.tags.identifier()) {
+        return format!("30617:{}:{identifier}", event.pubkey);
+    }
+    let mut tags = event.tags.iter();
+    let named = tags.find(|tag| tag.kind() == "a");
+    named
+        .and_then(|tag| tag.content())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Where a node has the repository of a coordinate.
+fn repository_of(node: &Node, coordinate: &str) -> Result<PathBuf> {
+    let mut parts = coordinate.splitn(3, ':').skip(1);
+    let (owner, identifier) = (parts.next(), parts.next());
+    let owner = PublicKey::parse(owner.context("no owner")?)?;
+    let identifier = identifier.context("no identifier")?;
+    let npub = grip_testkit::events::npub(&owner);
+    let root = node.data_dir().join("git");
+    Ok(root.join(npub).join(format!("{identifier}.git")))
+}
+
+fn is_pull_request(event: &Event) -> bool {
+    event.kind.as_u16() == 1618
 }
 
 fn is_state(event: &Event) -> bool {

@@ -1,8 +1,8 @@
 //! Workload of maintainers and contributors.
 
 use anyhow::Result;
-use grip_testkit::{Author, LocalProject, Node, Project, RelayClient};
-use nostr::prelude::{Event, EventId};
+use grip_testkit::{Author, LocalProject, Node, Project, RelayClient, events::tag};
+use nostr::prelude::{Event, EventId, Timestamp};
 
 use crate::crash::ledger::Ledger;
 
@@ -25,6 +25,10 @@ pub struct Maintainer {
     /// Where `main` was to go, one place after the other.
     history: Vec<String>,
     issue: Option<EventId>,
+    /// Whether what the last state names was pushed.
+    is_pushed: bool,
+    /// The deletion of the announcement, until it is acknowledged.
+    withdrawal: Option<Event>,
     /// One whose data or event is still to be sent.
     pull_request: Option<PullRequest>,
 }
@@ -53,6 +57,8 @@ impl Maintainer {
             age: FIRST_AGE,
             commits: 0,
             issue: None,
+            is_pushed: false,
+            withdrawal: None,
             pull_request: None,
         })
     }
@@ -67,12 +73,16 @@ impl Maintainer {
         &self.history
     }
 
-    /// Commits, and now and then in the place of the last commit.
-    fn commit(&mut self) -> Result<String> {
+    pub fn project(&self) -> &Project {
+        &self.local.project
+    }
+
+    /// Commits, or puts a commit in the place of the last one.
+    fn commit(&mut self, is_forced: bool) -> Result<String> {
         self.commits += 1;
         self.age -= 1;
         let tree = &self.local.tree;
-        if self.commits.is_multiple_of(4) {
+        if is_forced {
             tree.git(["reset", "-q", "--hard", "HEAD~1"])?;
         }
         let tip = tree.commit("log", &self.commits.to_string())?;
@@ -100,9 +110,46 @@ impl Maintainer {
         Ok(())
     }
 
-    /// A branch that comes and goes.
-    fn has_side_branch(&self) -> bool {
-        self.commits % 5 < 2
+    /// Makes the deletion of the announcement, and the announcement after it.
+    fn withdraw(&mut self) {
+        let Project { owner, .. } = &self.local.project;
+        self.age -= 1;
+        let address = vec![tag(["a", &self.local.coordinate()])];
+        let at = Timestamp::now() - self.age;
+        self.withdrawal = Some(owner.sign_at(5, "", address, at));
+        self.age -= 1;
+        let tags = self.announcement.tags.iter();
+        let tags = tags.map(|tag| tag.as_slice().to_vec()).collect();
+        let at = Timestamp::now() - self.age;
+        self.announcement = owner.sign_at(30617, "", tags, at);
+        self.announced = false;
+    }
+}
+
+/// A push of `main`, and what goes with it.
+#[derive(Clone, Copy)]
+struct Push {
+    /// In the place of the last commit.
+    is_forced: bool,
+    /// With a branch that comes and goes.
+    has_side_branch: bool,
+}
+
+impl Push {
+    /// The one of so many, where they are done in order.
+    fn of(number: u32) -> Self {
+        Self {
+            is_forced: number.is_multiple_of(4),
+            has_side_branch: number % 5 < 2,
+        }
+    }
+
+    fn drawn(random: &mut Random, number: u32) -> Self {
+        Self {
+            // The first commit has none before it.
+            is_forced: number > 1 && random.below(4) == 0,
+            has_side_branch: random.below(5) < 2,
+        }
     }
 }
 
@@ -118,13 +165,10 @@ pub async fn work(node: &Node, maintainers: &mut [Maintainer], ledger: &mut Ledg
 /// Announce if that is not done, commit, publish the state, push, discuss, delete, open a pull request.
 pub async fn cycle(node: &Node, who: &mut Maintainer, ledger: &mut Ledger) -> Result<()> {
     let mut relay = node.connect().await?;
-    if !who.announced {
-        publish(&mut relay, &who.announcement, ledger).await?;
-        who.announced = true;
-    }
+    announce(&mut relay, who, ledger).await?;
     // What a fault has cut short goes first.
     send_pull_request(node, &mut relay, who, ledger).await?;
-    push(node, &mut relay, who, ledger).await?;
+    push(node, &mut relay, who, ledger, Push::of(who.commits + 1)).await?;
     discuss(&mut relay, who, ledger).await?;
     if who.commits <= EAGER_CYCLES || who.commits.is_multiple_of(3) {
         who.open_pull_request()?;
@@ -132,24 +176,90 @@ pub async fn cycle(node: &Node, who: &mut Maintainer, ledger: &mut Ledger) -> Re
     send_pull_request(node, &mut relay, who, ledger).await
 }
 
+/// Any of these, as it comes, and the withdrawal of the repository, which comes back some steps later.
+pub async fn step(
+    node: &Node,
+    who: &mut Maintainer,
+    ledger: &mut Ledger,
+    random: &mut Random,
+) -> Result<()> {
+    let mut relay = node.connect().await?;
+    withdraw(&mut relay, who, ledger).await?;
+    if !who.announced && random.below(4) > 0 {
+        return Ok(());
+    }
+    announce(&mut relay, who, ledger).await?;
+    send_pull_request(node, &mut relay, who, ledger).await?;
+    match random.below(13) {
+        0..6 => {
+            let drawn = Push::drawn(random, who.commits + 1);
+            push(node, &mut relay, who, ledger, drawn).await
+        }
+        6 | 7 => open_issue(&mut relay, who, ledger).await,
+        8 => delete_issue(&mut relay, who, ledger).await,
+        9 | 10 => {
+            who.open_pull_request()?;
+            send_pull_request(node, &mut relay, who, ledger).await
+        }
+        // A state that waits for its data would go with it.
+        _ if who.is_pushed => {
+            who.withdraw();
+            withdraw(&mut relay, who, ledger).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Announces the repository if that is not done, or it was withdrawn.
+async fn announce(
+    relay: &mut RelayClient,
+    who: &mut Maintainer,
+    ledger: &mut Ledger,
+) -> Result<()> {
+    if !who.announced {
+        ledger.returning(who.project());
+        publish(relay, &who.announcement, ledger).await?;
+        ledger.returned(who.project());
+        who.announced = true;
+    }
+    Ok(())
+}
+
+/// Deletes the announcement if that is to be done.
+async fn withdraw(
+    relay: &mut RelayClient,
+    who: &mut Maintainer,
+    ledger: &mut Ledger,
+) -> Result<()> {
+    if let Some(deletion) = &who.withdrawal {
+        ledger.withdrawing(who.project());
+        relay.publish_ok(deletion).await?;
+        ledger.withdrawn(who.project());
+        who.withdrawal = None;
+    }
+    Ok(())
+}
+
 async fn push(
     node: &Node,
     relay: &mut RelayClient,
     who: &mut Maintainer,
     ledger: &mut Ledger,
+    drawn: Push,
 ) -> Result<()> {
-    let tip = who.commit()?;
+    who.is_pushed = false;
+    let tip = who.commit(drawn.is_forced)?;
     let mut refs = vec![("refs/heads/main", &*tip), ("refs/tags/latest", &*tip)];
     let mut refspecs = vec!["+main", "+main:refs/tags/latest"];
-    let (path, has_side_branch) = (who.local.path(), who.has_side_branch());
-    if has_side_branch {
+    let path = who.local.path();
+    if drawn.has_side_branch {
         refs.push(("refs/heads/side", &*tip));
         refspecs.push("+main:refs/heads/side");
     }
     for (name, tip) in &refs {
         ledger.attempts(&path, name, Some(tip));
     }
-    if !has_side_branch {
+    if !drawn.has_side_branch {
         ledger.attempts(&path, "refs/heads/side", None);
     }
     let state = who.local.state_at(&refs, who.age);
@@ -159,19 +269,39 @@ async fn push(
     for name in ["refs/heads/main", "refs/tags/latest", "refs/heads/side"] {
         ledger.pushed(&path, name);
     }
+    who.is_pushed = true;
     Ok(())
 }
 
 /// Opens an issue, and now and then deletes the last one.
 async fn discuss(relay: &mut RelayClient, who: &mut Maintainer, ledger: &mut Ledger) -> Result<()> {
-    if let Some(issue) = who.issue.take_if(|_| who.commits.is_multiple_of(2)) {
+    if who.commits.is_multiple_of(2) {
+        delete_issue(relay, who, ledger).await?;
+    }
+    open_issue(relay, who, ledger).await
+}
+
+async fn delete_issue(
+    relay: &mut RelayClient,
+    who: &mut Maintainer,
+    ledger: &mut Ledger,
+) -> Result<()> {
+    if let Some(issue) = who.issue.take() {
         ledger.deleting(&issue);
         let deletion = who.contributor.delete_events(&[issue]);
         relay.publish_ok(&deletion).await?;
         ledger.deleted(issue);
     }
+    Ok(())
+}
+
+async fn open_issue(
+    relay: &mut RelayClient,
+    who: &mut Maintainer,
+    ledger: &mut Ledger,
+) -> Result<()> {
     let Project { owner, identifier } = &who.local.project;
-    let subject = format!("issue {}", who.commits);
+    let subject = format!("issue {}", Author::new().hex());
     let issue = who.contributor.issue(owner, identifier, &subject);
     publish(relay, &issue, ledger).await?;
     who.issue = Some(issue.id);
