@@ -122,7 +122,7 @@ impl Fixture {
         let (mut rates, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         // The first round warms both up.
         for round in 0..=ROUNDS {
-            let ours = self.ours(work).await?;
+            let ours = ours(&self.queue, work).await?;
             let floor;
             (plain, floor) = self.plain(plain, work).await?;
             if round > 0 {
@@ -136,28 +136,6 @@ impl Fixture {
         let ratio = median(&mut ratios);
         table.row(name, format!("{rate:.0} jobs/s"), &floor, Some(ratio), "–");
         Ok(())
-    }
-
-    /// Jobs a second through the queue.
-    async fn ours(&self, work: Work) -> Result<f64> {
-        let began = Instant::now();
-        let tasks: Vec<_> = (0..WORKERS)
-            .map(|_| {
-                let queue = self.queue.clone();
-                self.group.spawn("ours", async move {
-                    let mut jobs = 0;
-                    while began.elapsed() < ROUND {
-                        jobs += with_queue(&queue, work).await?;
-                    }
-                    anyhow::Ok(jobs)
-                })
-            })
-            .collect();
-        let mut jobs = 0;
-        for task in tasks {
-            jobs += task.await??;
-        }
-        Ok(jobs as f64 / began.elapsed().as_secs_f64())
     }
 
     /// Jobs a second by the plain statement, and the connections back.
@@ -209,6 +187,29 @@ impl Fixture {
         );
         Ok(())
     }
+}
+
+/// Jobs a second through the queue.
+async fn ours(queue: &Queue, work: Work) -> Result<f64> {
+    let group = TaskGroup::new("bench");
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..WORKERS)
+        .map(|_| {
+            let queue = queue.clone();
+            group.spawn("ours", async move {
+                let mut jobs = 0;
+                while began.elapsed() < ROUND {
+                    jobs += with_queue(&queue, work).await?;
+                }
+                anyhow::Ok(jobs)
+            })
+        })
+        .collect();
+    let mut jobs = 0;
+    for task in tasks {
+        jobs += task.await??;
+    }
+    Ok(jobs as f64 / began.elapsed().as_secs_f64())
 }
 
 async fn with_queue(queue: &Queue, work: Work) -> Result<usize> {

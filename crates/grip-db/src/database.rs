@@ -214,14 +214,7 @@ impl Db {
         T: Send + 'static,
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
-        match &self.inner.pool {
-            Pool::Sqlite(_) => self.inner.writer.reserve().await?.request(work).await,
-            Pool::Postgres(pool) => {
-                let mut work = Once::new(work);
-                let done = self.inner.transact(pool, &mut work).await;
-                work.value(done)
-            }
-        }
+        self.write_by(work, true).await
     }
 
     /// Like [`Db::write`], for work that is exactly one statement: it needs no transaction around
@@ -231,13 +224,22 @@ impl Db {
         T: Send + 'static,
         F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
     {
+        self.write_by(work, false).await
+    }
+
+    async fn write_by<T, F>(&self, work: F, in_transaction: bool) -> Result<T, DbError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(Connection<'c>) -> BoxFuture<'c, Result<T, DbError>> + Send + 'static,
+    {
         match &self.inner.pool {
             Pool::Sqlite(_) => self.inner.writer.reserve().await?.request(work).await,
             Pool::Postgres(pool) => {
                 let mut work = Once::new(work);
-                let done = match pool.fence() {
-                    Some(_) => self.inner.transact(pool, &mut work).await,
-                    None => self.inner.run(pool, &mut work).await,
+                let done = if in_transaction || pool.fence().is_some() {
+                    self.inner.transact(pool, &mut work).await
+                } else {
+                    self.inner.run(pool, &mut work).await
                 };
                 work.value(done)
             }

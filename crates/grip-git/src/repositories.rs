@@ -315,11 +315,6 @@ impl Repositories {
         })
     }
 
-    /// Says whether other copies follow this one: what no log names is not taken then.
-    pub fn is_replicated(&self) -> bool {
-        self.inner.options.log.is_some()
-    }
-
     pub fn options(&self) -> &Options {
         &self.inner.options
     }

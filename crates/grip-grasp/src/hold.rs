@@ -1,4 +1,4 @@
-//! The purgatory in memory and its journal, changed as one.
+//! The purgatory in memory and its journal, changed as one; events dropped from it, and what they leave.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 

@@ -153,12 +153,7 @@ impl Index {
         self.workers.iter().map(Worker::status).collect()
     }
 
-    /// A repository on this node has changed: its turn is now.
-    pub async fn repo_changed(&self, repo: &str) -> Result<(), DbError> {
-        self.repos_changed(vec![repo.to_owned()]).await
-    }
-
-    /// Repositories on this node have changed, all at once.
+    /// Repositories on this node have changed, all at once: their turns are now.
     pub async fn repos_changed(&self, repos: Vec<String>) -> Result<(), DbError> {
         let local = self.context.sources.iter().find(|source| source.is_local());
         match local {

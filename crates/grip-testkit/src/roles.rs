@@ -9,8 +9,8 @@ use crate::events::{Tags, tag};
 #[derive(Debug)]
 pub struct RoleCase {
     pub number: u8,
-    pub announcements: &'static [&'static str],
-    pub sets: &'static [RoleSet],
+    pub announcements: Vec<&'static str>,
+    pub sets: Vec<RoleSet>,
     /// The set of A by the legacy rule, where it differs in kind.
     pub legacy: Option<&'static str>,
     /// Whose states are taken under some owner, and whose are refused; of those in neither, some owner
@@ -27,20 +27,6 @@ pub struct RoleSet {
     pub invited: &'static str,
     /// Why there is nobody; empty where there is somebody.
     pub why: &'static str,
-}
-
-const fn set(
-    owner: char,
-    members: &'static str,
-    invited: &'static str,
-    why: &'static str,
-) -> RoleSet {
-    RoleSet {
-        owner,
-        members,
-        invited,
-        why,
-    }
 }
 
 /// The role tags of an announcement in its short form. `key_of` gives the key of a letter.
@@ -73,238 +59,72 @@ pub fn role_tags(text: &str, key_of: impl Fn(char) -> String) -> Tags {
     tags
 }
 
-/// The table of the specification (G01-68 … G01-76). In case 7, B answers under another identifier.
-pub const ROLE_CASES: &[RoleCase] = &[
-    RoleCase {
-        number: 1,
-        announcements: &["A:"],
-        sets: &[set('A', "A", "", "")],
-        legacy: Some("A"),
-        taken: "A",
-        refused: "B",
-    },
-    RoleCase {
-        number: 2,
-        announcements: &["B:"],
-        sets: &[set('A', "", "", "Missing")],
-        legacy: Some(""),
-        taken: "B",
-        refused: "A",
-    },
-    RoleCase {
-        number: 3,
-        announcements: &["A:[B]"],
-        sets: &[set('A', "A", "B", "")],
-        legacy: Some("AB"),
-        taken: "A",
-        refused: "C",
-    },
-    RoleCase {
-        number: 4,
-        announcements: &["A:[B]", "B:[A]"],
-        sets: &[set('A', "AB", "", ""), set('B', "AB", "", "")],
-        legacy: Some("AB"),
-        taken: "AB",
-        refused: "C",
-    },
-    RoleCase {
-        number: 5,
-        announcements: &["A:[B]", "B:"],
-        sets: &[set('A', "A", "B", ""), set('B', "B", "", "")],
-        legacy: Some("AB"),
-        taken: "AB",
-        refused: "C",
-    },
-    RoleCase {
-        number: 6,
-        announcements: &["A:[B]", "B:[C]"],
-        sets: &[set('A', "A", "B", "")],
-        legacy: Some("ABC"),
-        taken: "AB",
-        refused: "",
-    },
-    RoleCase {
-        number: 7,
-        announcements: &["A:[B]"],
-        sets: &[set('A', "A", "B", "")],
-        legacy: Some("AB"),
-        taken: "A",
-        refused: "C",
-    },
-    RoleCase {
-        number: 8,
-        announcements: &["A:[B]", "B:[A,C]", "C:[B]"],
-        sets: &[set('A', "ABC", "", "")],
-        legacy: Some("ABC"),
-        taken: "ABC",
-        refused: "",
-    },
-    RoleCase {
-        number: 9,
-        announcements: &["A:[B]", "B:[C]", "C:[B]"],
-        sets: &[
-            set('A', "A", "B", ""),
-            set('B', "BC", "", ""),
-            set('C', "BC", "", ""),
-        ],
-        legacy: Some("ABC"),
-        taken: "ABC",
-        refused: "",
-    },
-    RoleCase {
-        number: 10,
-        announcements: &["A{M A, m B}", "B{M A, m B}"],
-        sets: &[set('A', "AB", "", ""), set('B', "AB", "", "")],
-        legacy: None,
-        taken: "AB",
-        refused: "C",
-    },
-    RoleCase {
-        number: 11,
-        announcements: &["A{M A}", "B{M A, m B}"],
-        sets: &[set('A', "A", "", ""), set('B', "A", "", "")],
-        legacy: None,
-        taken: "A",
-        refused: "BC",
-    },
-    RoleCase {
-        number: 12,
-        announcements: &["A{M A, m B}", "B{M A, m B 100 200}"],
-        sets: &[set('A', "A", "", ""), set('B', "A", "", "")],
-        legacy: None,
-        taken: "A",
-        refused: "BC",
-    },
-    RoleCase {
-        number: 13,
-        announcements: &["A{M A, m B 0 1700000000}", "B{M A, m B}"],
-        sets: &[set('A', "A", "", ""), set('B', "A", "", "")],
-        legacy: None,
-        taken: "A",
-        refused: "BC",
-    },
-    RoleCase {
-        number: 14,
-        announcements: &["A{M A, m B 100 200 300}", "B{M A, m B}"],
-        sets: &[set('A', "AB", "", ""), set('B', "AB", "", "")],
-        legacy: None,
-        taken: "AB",
-        refused: "C",
-    },
-    RoleCase {
-        number: 15,
-        announcements: &["A{M A, m B 100 defer}", "B{M A}"],
-        sets: &[set('A', "A", "", ""), set('B', "A", "", "")],
-        legacy: None,
-        taken: "A",
-        refused: "BC",
-    },
-    RoleCase {
-        number: 16,
-        announcements: &["A{m A 100 200}"],
-        sets: &[set('A', "", "", "Inactive")],
-        legacy: None,
-        taken: "",
-        refused: "AB",
-    },
-    RoleCase {
-        number: 17,
-        announcements: &["B{M A}"],
-        sets: &[set('B', "", "", "LeadMissing")],
-        legacy: None,
-        taken: "",
-        refused: "AB",
-    },
-    RoleCase {
-        number: 18,
-        announcements: &["A:", "B{M A}"],
-        sets: &[set('A', "A", "", ""), set('B', "", "", "Incomplete")],
-        legacy: None,
-        taken: "A",
-        refused: "BC",
-    },
-    RoleCase {
-        number: 19,
-        announcements: &["A{M A, M B}", "B{M B}"],
-        sets: &[set('A', "", "", "Ambiguous"), set('B', "B", "", "")],
-        legacy: None,
-        taken: "B",
-        refused: "AC",
-    },
-    RoleCase {
-        number: 20,
-        announcements: &["A{M B}", "B{M A}"],
-        sets: &[set('A', "", "", "Cycle"), set('B', "", "", "Cycle")],
-        legacy: None,
-        taken: "",
-        refused: "ABC",
-    },
-    RoleCase {
-        number: 21,
-        announcements: &["A{M B}", "B{M C}", "C{M C, m A, m B}"],
-        sets: &[
-            set('A', "ABC", "", ""),
-            set('B', "ABC", "", ""),
-            set('C', "ABC", "", ""),
-        ],
-        legacy: None,
-        taken: "ABC",
-        refused: "",
-    },
-    RoleCase {
-        number: 22,
-        announcements: &["A{m A, m B}", "B{m B, m A}"],
-        sets: &[set('A', "AB", "", ""), set('B', "AB", "", "")],
-        legacy: None,
-        taken: "AB",
-        refused: "C",
-    },
-    RoleCase {
-        number: 23,
-        announcements: &["A{M A, o B}", "B:[A]"],
-        sets: &[set('A', "A", "", ""), set('B', "B", "A", "")],
-        legacy: None,
-        taken: "AB",
-        refused: "C",
-    },
-    RoleCase {
-        number: 24,
-        announcements: &["A:[B]+o C", "B:[A]"],
-        sets: &[set('A', "A", "", ""), set('B', "B", "A", "")],
-        legacy: Some("AB"),
-        taken: "AB",
-        refused: "C",
-    },
-    RoleCase {
-        number: 25,
-        announcements: &["A{o A}"],
-        sets: &[set('A', "", "", "Inactive")],
-        legacy: None,
-        taken: "",
-        refused: "AB",
-    },
-    RoleCase {
-        number: 26,
-        announcements: &["A{M A, m B}", "B:[A]+u A"],
-        sets: &[set('A', "AB", "", ""), set('B', "AB", "", "")],
-        legacy: None,
-        taken: "AB",
-        refused: "C",
-    },
-    RoleCase {
-        number: 27,
-        announcements: &["A{M A, M A 100}", "B{M A}"],
-        sets: &[set('A', "A", "", ""), set('B', "A", "", "")],
-        legacy: None,
-        taken: "A",
-        refused: "BC",
-    },
-    RoleCase {
-        number: 28,
-        announcements: &["A:[B]+M"],
-        sets: &[set('A', "A", "", "")],
-        legacy: Some("AB"),
-        taken: "A",
-        refused: "BC",
-    },
-];
+/// The table of the specification (G01-68 … G01-76): the announcements; the set of each owner, as `A=AB` with
+/// members, `A=A?B` with B invited too, `A!Cycle` for nobody and why; the set of A by the legacy rule, `-` where
+/// it is the same in kind; whose states are taken, and whose refused. In case 7, B answers under another
+/// identifier.
+const TABLE: &str = "\
+ 1 | A:                                    | A=A               | A   | A   | B
+ 2 | B:                                    | A!Missing         |     | B   | A
+ 3 | A:[B]                                 | A=A?B             | AB  | A   | C
+ 4 | A:[B]; B:[A]                          | A=AB B=AB         | AB  | AB  | C
+ 5 | A:[B]; B:                             | A=A?B B=B         | AB  | AB  | C
+ 6 | A:[B]; B:[C]                          | A=A?B             | ABC | AB  |
+ 7 | A:[B]                                 | A=A?B             | AB  | A   | C
+ 8 | A:[B]; B:[A,C]; C:[B]                 | A=ABC             | ABC | ABC |
+ 9 | A:[B]; B:[C]; C:[B]                   | A=A?B B=BC C=BC   | ABC | ABC |
+10 | A{M A, m B}; B{M A, m B}              | A=AB B=AB         | -   | AB  | C
+11 | A{M A}; B{M A, m B}                   | A=A B=A           | -   | A   | BC
+12 | A{M A, m B}; B{M A, m B 100 200}      | A=A B=A           | -   | A   | BC
+13 | A{M A, m B 0 1700000000}; B{M A, m B} | A=A B=A           | -   | A   | BC
+14 | A{M A, m B 100 200 300}; B{M A, m B}  | A=AB B=AB         | -   | AB  | C
+15 | A{M A, m B 100 defer}; B{M A}         | A=A B=A           | -   | A   | BC
+16 | A{m A 100 200}                        | A!Inactive        | -   |     | AB
+17 | B{M A}                                | B!LeadMissing     | -   |     | AB
+18 | A:; B{M A}                            | A=A B!Incomplete  | -   | A   | BC
+19 | A{M A, M B}; B{M B}                   | A!Ambiguous B=B   | -   | B   | AC
+20 | A{M B}; B{M A}                        | A!Cycle B!Cycle   | -   |     | ABC
+21 | A{M B}; B{M C}; C{M C, m A, m B}      | A=ABC B=ABC C=ABC | -   | ABC |
+22 | A{m A, m B}; B{m B, m A}              | A=AB B=AB         | -   | AB  | C
+23 | A{M A, o B}; B:[A]                    | A=A B=B?A         | -   | AB  | C
+24 | A:[B]+o C; B:[A]                      | A=A B=B?A         | AB  | AB  | C
+25 | A{o A}                                | A!Inactive        | -   |     | AB
+26 | A{M A, m B}; B:[A]+u A                | A=AB B=AB         | -   | AB  | C
+27 | A{M A, M A 100}; B{M A}               | A=A B=A           | -   | A   | BC
+28 | A:[B]+M                               | A=A               | AB  | A   | BC";
+
+/// The cases of the table.
+pub fn role_cases() -> Vec<RoleCase> {
+    TABLE.lines().map(RoleCase::read).collect()
+}
+
+impl RoleCase {
+    fn read(row: &'static str) -> Self {
+        let columns: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [number, announcements, sets, legacy, taken, refused] = columns[..] else {
+            panic!("six columns: {row}");
+        };
+        Self {
+            number: number.parse().expect("a number"),
+            announcements: announcements.split("; ").collect(),
+            sets: sets.split(' ').map(RoleSet::read).collect(),
+            legacy: (legacy != "-").then_some(legacy),
+            taken,
+            refused,
+        }
+    }
+}
+
+impl RoleSet {
+    fn read(text: &'static str) -> Self {
+        let (owner, rest) = text.split_at(1);
+        let (members, why) = rest.split_once('!').unwrap_or((&rest[1..], ""));
+        let (members, invited) = members.split_once('?').unwrap_or((members, ""));
+        Self {
+            owner: owner.chars().next().expect("an owner"),
+            members,
+            invited,
+            why,
+        }
+    }
+}

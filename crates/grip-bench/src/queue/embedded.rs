@@ -5,7 +5,6 @@ use std::{path::Path, time::Duration};
 use anyhow::Result;
 use grip_db::Db;
 use grip_queue::Queue;
-use grip_tasks::TaskGroup;
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
@@ -13,7 +12,7 @@ use sqlx::{
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use super::{LEASE, ROUND, ROUNDS, WORKERS, Work, now_ms, with_queue};
+use super::{LEASE, ROUND, ROUNDS, WORKERS, Work, now_ms, ours};
 use crate::report::{Table, median};
 
 const PLAIN: &str = "UPDATE queue SET visible_at = $4, lease_token = lease_token + 1, holder = $5 \
@@ -92,28 +91,6 @@ async fn finish(queue: &Queue, table: &mut Table) -> Result<()> {
     let name = "queue on SQLite: claim 1 and finish it";
     table.row(name, rate, "–", None, "–");
     Ok(())
-}
-
-async fn ours(queue: &Queue, work: Work) -> Result<f64> {
-    let group = TaskGroup::new("bench");
-    let began = Instant::now();
-    let tasks: Vec<_> = (0..WORKERS)
-        .map(|_| {
-            let queue = queue.clone();
-            group.spawn("ours", async move {
-                let mut jobs = 0;
-                while began.elapsed() < ROUND {
-                    jobs += with_queue(&queue, work).await?;
-                }
-                anyhow::Ok(jobs)
-            })
-        })
-        .collect();
-    let mut jobs = 0;
-    for task in tasks {
-        jobs += task.await??;
-    }
-    Ok(jobs as f64 / began.elapsed().as_secs_f64())
 }
 
 async fn plainly(db: &mut SqliteConnection, many: i64) -> Result<f64> {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
     Author,
     events::tag,
-    roles::{ROLE_CASES, RoleCase, role_tags},
+    roles::{RoleCase, role_cases, role_tags},
 };
 
 use super::cases;
@@ -67,7 +67,7 @@ async fn chain(target: &Target) -> Result<()> {
 
 /// G01-69 … G01-76 under one identifier each: A, B and C announce what the case says, and sign states.
 async fn worked(target: &Target) -> Result<()> {
-    for case in ROLE_CASES {
+    for case in &role_cases() {
         worked_case(target, case)
             .await
             .with_context(|| format!("case {}: {:?}", case.number, case.announcements))?;
@@ -78,7 +78,7 @@ async fn worked(target: &Target) -> Result<()> {
 async fn worked_case(target: &Target, case: &RoleCase) -> Result<()> {
     let mut fixture = Fixture::new(target).await?;
     let people: BTreeMap<char, Author> = ['A', 'B', 'C'].map(|it| (it, Author::new())).into();
-    for text in case.announcements {
+    for text in &case.announcements {
         let author = &people[&text.chars().next().context("it names its author")?];
         let tags = role_tags(text, |name| people[&name].hex());
         let event = author.announcement(&target.authority, &fixture.identifier, tags);

@@ -1,4 +1,4 @@
-//! Server side of the request protocol.
+//! Server side of the request protocol: requests of other nodes, how many are served, and who hears "busy".
 //!
 //! Invariants:
 //! - At most as many requests are served as there are permits, in all and for each peer; the next

@@ -1,4 +1,4 @@
-//! The end of a push whose pack is whole, in the turn of its identifier.
+//! The end of a push whose pack is whole, in the turn of its identifier, and what the pusher reads.
 
 use std::{collections::HashMap, sync::Arc};
 

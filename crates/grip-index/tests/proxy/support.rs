@@ -213,7 +213,7 @@ impl World {
             .into_iter()
             .map(|tag| (tag.name, tag.commit.to_hex()));
         let expected: BTreeSet<(String, String)> = tags.collect();
-        self.index.repo_changed(&name).await.unwrap();
+        self.index.repos_changed(vec![name.clone()]).await.unwrap();
         let known = || async { (self.known_tags(&name).await == expected).then_some(()) };
         until("the index knows the tags", known).await.unwrap();
     }

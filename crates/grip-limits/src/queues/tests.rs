@@ -446,31 +446,18 @@ async fn a_hundred_thousand_that_cannot_go_cost_nothing() {
             break;
         }
     }
-    for key in 0..100_000 {
-        queues
-            .enqueue(
-                &name(key % HOSTS),
-                key,
-                &[owner((key / HOSTS % 100) as u8, false)],
-                HashSet::new(),
-            )
-            .unwrap();
-    }
+    let enqueue = |key| {
+        let owners = [owner((key / HOSTS % 100) as u8, false)];
+        let queued = queues.enqueue(&name(key % HOSTS), key, &owners, HashSet::new());
+        queued.unwrap();
+    };
+    (0..100_000).for_each(enqueue);
     let before = ledger.asked();
     assert!(timeout(HOUR / 2, queues.next()).await.is_err());
     assert_eq!(ledger.asked() - before, HOSTS, "once for each queue");
 
     // Neither newcomers nor other hosts' completions make it look again.
-    for key in 100_000..101_000 {
-        queues
-            .enqueue(
-                &name(key % HOSTS),
-                key,
-                &[owner((key / HOSTS % 100) as u8, false)],
-                HashSet::new(),
-            )
-            .unwrap();
-    }
+    (100_000..101_000).for_each(enqueue);
     for _ in 0..1_000 {
         ledger.notifier.notify(&domain("unrelated.example"));
         assert!(

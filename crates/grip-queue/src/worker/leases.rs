@@ -1,4 +1,4 @@
-//! The leases of a worker, and how long each of them is safe.
+//! Leases of a worker: which jobs it may still work on, and how long each is safe.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

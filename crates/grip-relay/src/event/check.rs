@@ -1,4 +1,4 @@
-//! Checks that every event must pass before a policy is asked (relay.md §1, §6).
+//! Limits of one event, before a policy is asked: tags, references, size and time (relay.md §1, §6).
 
 use grip_nostr::{Event, Timestamp, expiration, kinds, references};
 use nostr::prelude::Kind;

@@ -44,9 +44,4 @@ impl Manifest {
         let known = all.into_iter().find(|manifest| *manifest == joint);
         Some(known.unwrap_or(joint))
     }
-
-    /// Whether this one says nothing that `other` does not say, or says newer.
-    pub fn is_covered_by(&self, other: &Self) -> bool {
-        other.join(self) == *other
-    }
 }

@@ -1,4 +1,4 @@
-//! Publication of one repository, and of the node record.
+//! One publication: the requests that publish a repository or the node record.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Schedule of publications: changes first, then retries, then the current scan.
+//! Schedule of publications and withdrawals: changes first, then retries, then the current scan.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

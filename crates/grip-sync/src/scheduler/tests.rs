@@ -14,13 +14,24 @@ const B: &str = "https://b.example/x.git";
 const SECOND: Duration = Duration::from_secs(1);
 
 fn asked_at(world: &World) -> Vec<i64> {
-    world
-        .state
-        .lock()
-        .asked
-        .iter()
-        .map(|asked| asked.at)
-        .collect()
+    let state = world.state.lock();
+    state.asked.iter().map(|asked| asked.at).collect()
+}
+
+/// One identifier each, at hosts of their own that hang.
+fn hanging(world: &World, count: u64) {
+    for n in 0..count {
+        let at = format!("https://host{n}.example/x.git");
+        world.act(&at, &[Act::Hang]);
+        world.now_for(&format!("x{n}"), need(&[n], &[&at]));
+    }
+}
+
+fn at_most(max_tasks: usize) -> Options {
+    Options {
+        max_tasks,
+        ..steady()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,16 +127,8 @@ async fn an_identifier_has_one_attempt_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn tasks_are_bounded_in_number() {
     let world = World::new();
-    for n in 0..100 {
-        let at = format!("https://host{n}.example/x.git");
-        world.act(&at, &[Act::Hang]);
-        world.now_for(&format!("x{n}"), need(&[n], &[&at]));
-    }
-    let options = Options {
-        max_tasks: 8,
-        ..steady()
-    };
-    let (sync, _group) = start(&world, options);
+    hanging(&world, 100);
+    let (sync, _group) = start(&world, at_most(8));
     sleep(SECOND).await;
     assert_eq!(sync.status().running, 2, "a quarter for those that are due");
     for _ in 0..60 {
@@ -150,11 +153,7 @@ async fn hanging_hosts_do_not_delay_healthy_ones() {
         world.act(&at, &[Act::Hang]);
         world.now_for(&format!("dead{n}"), need(&[n], &[&at]));
     }
-    for n in 0..40 {
-        let at = format!("https://dead{n}.example/x.git");
-        world.act(&at, &[Act::Hang]);
-        world.now_for(&format!("alsodead{n}"), need(&[n], &[&at]));
-    }
+    hanging(&world, 40);
     let (_sync, _group) = start(&world, steady());
     sleep(SECOND * 30).await;
     world.provide(A, &[1000]);
@@ -203,16 +202,8 @@ async fn an_author_who_made_us_download_enough_waits_and_nobody_else_does() {
 #[tokio::test(start_paused = true)]
 async fn hosts_that_hang_for_one_author_give_way_to_those_of_others() {
     let world = World::new();
-    for n in 0..100 {
-        let at = format!("https://host{n}.example/x.git");
-        world.act(&at, &[Act::Hang]);
-        world.now_for(&format!("x{n}"), need(&[n], &[&at]));
-    }
-    let options = Options {
-        max_tasks: 8,
-        ..steady()
-    };
-    let (sync, _group) = start(&world, options);
+    hanging(&world, 100);
+    let (sync, _group) = start(&world, at_most(8));
     sleep(SECOND * 30).await;
     // Slow, but it sends.
     world.act(A, &[Act::Slow(SECOND * 300)]);
@@ -238,11 +229,7 @@ async fn an_attempt_with_very_many_slow_urls_gives_way_and_goes_on_where_it_was(
         world.act(at, &[Act::Slow(Duration::from_millis(1_900))]);
     }
     world.now_for("long", need(&[1], &urls));
-    let options = Options {
-        max_tasks: 2,
-        ..steady()
-    };
-    let (_sync, _group) = start(&world, options);
+    let (_sync, _group) = start(&world, at_most(2));
     sleep(SECOND).await;
     world.provide(A, &[2]);
     world.now_for("x", need(&[2], &[A]));
@@ -253,22 +240,13 @@ async fn an_attempt_with_very_many_slow_urls_gives_way_and_goes_on_where_it_was(
     let counts = counts(&world);
     assert_eq!(counts.len(), urls.len() + 1);
     assert!(counts.values().all(|count| *count == 1));
-    let ends: Vec<_> = world
-        .state
-        .lock()
-        .ended
-        .iter()
-        .map(|(_, end)| *end)
-        .collect();
-    let resumed = AttemptEnd::Resume(Duration::ZERO);
-    assert_eq!(
-        ends,
-        [
-            resumed,
-            AttemptEnd::Complete,
-            AttemptEnd::Retry(SECOND * 20)
-        ]
-    );
+    let state = world.state.lock();
+    let ends: Vec<_> = state.ended.iter().map(|(_, end)| *end).collect();
+    let [resumed, retry] = [
+        AttemptEnd::Resume(Duration::ZERO),
+        AttemptEnd::Retry(SECOND * 20),
+    ];
+    assert_eq!(ends, [resumed, AttemptEnd::Complete, retry]);
 }
 
 #[tokio::test(start_paused = true)]

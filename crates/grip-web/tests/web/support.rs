@@ -322,7 +322,7 @@ impl Node {
             anyhow::bail!("the node has no index");
         };
         let repo = RepoAddr::new(owner.pubkey(), Identifier::parse(identifier)?);
-        index.repo_changed(&hosted.name_of(&repo)).await?;
+        index.repos_changed(vec![hosted.name_of(&repo)]).await?;
         let path = ModulePaths::of(&Service::parse(&self.authority())?).location(&repo)?;
         for tag in tags {
             until("the tag is in the feed", || async {

@@ -12,8 +12,7 @@ use crate::run;
 
 /// A package that is fetched, never built or run.
 struct Package {
-    /// Whose it is; empty, or with a slash at its end.
-    scope: &'static str,
+    /// With its scope, as it is installed.
     name: &'static str,
     version: &'static str,
     /// The registry's `integrity` of the archive, in hexadecimal.
@@ -22,15 +21,13 @@ struct Package {
 
 const PAYLOADS: &[Package] = &[
     Package {
-        scope: "@octokit/",
-        name: "webhooks-examples",
+        name: "@octokit/webhooks-examples",
         version: "7.6.1",
         sha512: "0dee94dd707a3b70ed09aedb2a008ccd31dd7a8a6aa99e92362bcc6099caeb98\
                  9eaca2f5027348034b644580914bb970193efdd9df8fb3559b7c796ca3a3329d",
     },
     Package {
-        scope: "@octokit/",
-        name: "fixtures",
+        name: "@octokit/fixtures",
         version: "23.1.2",
         sha512: "9e21be4957df67fc73a234f7084e8cec396a5fb1fd690ef903a5f18ede0de3b0\
                  a4aacb0a5e94b2da4ebe4e3e67b5c239b965b60fd3ceccac702439817d1fac27",
@@ -40,7 +37,6 @@ const PAYLOADS: &[Package] = &[
 const BROWSER_SCRIPTS: &[Package] = &[
     // Finds what keeps people from reading a page.
     Package {
-        scope: "",
         name: "axe-core",
         version: "4.14.0",
         sha512: "f564d9c448ec67b6f5dd31fc24f99b576cfc0876e5f34ff6866dd73c41b82603\
@@ -48,36 +44,31 @@ const BROWSER_SCRIPTS: &[Package] = &[
     },
     // A git client that runs in a page, and the file system it wants.
     Package {
-        scope: "",
         name: "isomorphic-git",
         version: "1.44.11",
         sha512: "63506884c254d76ae7904330a6206496043e650a3d3ed41e9dc08a433ff3b338\
                  a294bf7e4e7d418a9e39709e7573307c69badfffda072c319013ee0894e5716c",
     },
     Package {
-        scope: "@isomorphic-git/",
-        name: "lightning-fs",
+        name: "@isomorphic-git/lightning-fs",
         version: "4.10.3",
         sha512: "03a537c83d6fdbd5da011698c156e7a91a342f64adf8e7d79ff08a3f0b4d948a\
                  cbf2c198b053324250e76d9ec96207f654716a4750897963a36728142a742ec4",
     },
     // What it takes from node, as browsers have it.
     Package {
-        scope: "",
         name: "buffer",
         version: "6.0.3",
         sha512: "153882a4dc6dc226591c465b71b4c87198c44552029fdcaafe90c591397de7f0\
                  31cc3d6768172d37b60eebcae233f80b48363bb1dacc6f2f21a1f00362ebaa38",
     },
     Package {
-        scope: "",
         name: "base64-js",
         version: "1.5.1",
         sha512: "00aa5a6251e7f2de1255b3870b2f9be7e28a82f478bebb03f2f6efadb890269b\
                  3b7ca0d3923903af2ea38b4ad42630b49336cd78f2f0cf1abc8b2a68e35a9e58",
     },
     Package {
-        scope: "",
         name: "ieee754",
         version: "1.2.1",
         sha512: "75ccaa843bd7d42e3a95765c56a0a92be16d31141574830debf0dfe63b36ce8b\
@@ -104,10 +95,10 @@ fn fetch(packages: &[Package], dir: PathBuf) -> anyhow::Result<PathBuf> {
         if is_there(package, &dir) {
             continue;
         }
-        let archive = dir.join(format!("{}.tgz", package.name));
+        let archive = dir.join(format!("{}.tgz", package.file_name()));
         package.download(&archive).with_context(|| {
-            let (shown, version) = (package.shown(), package.version);
-            format!("{shown} {version} is needed by the tests and cannot be had")
+            let Package { name, version, .. } = package;
+            format!("{name} {version} is needed by the tests and cannot be had")
         })?;
         unpack(package, &archive, &dir)?;
     }
@@ -115,24 +106,24 @@ fn fetch(packages: &[Package], dir: PathBuf) -> anyhow::Result<PathBuf> {
 }
 
 fn is_there(package: &Package, dir: &Path) -> bool {
-    let mark = fs::read_to_string(dir.join(package.name).join(MARK));
+    let mark = fs::read_to_string(dir.join(package.file_name()).join(MARK));
     mark.is_ok_and(|mark| mark == package.sha512)
 }
 
 impl Package {
-    fn shown(&self) -> String {
-        format!("{}{}", self.scope, self.name)
+    /// Without its scope: what its archive and its directory are called.
+    fn file_name(&self) -> &'static str {
+        self.name.rsplit('/').next().unwrap_or_default()
     }
 
     fn url(&self) -> String {
-        let Self { name, version, .. } = self;
-        let shown = self.shown();
-        format!("https://registry.npmjs.org/{shown}/-/{name}-{version}.tgz")
+        let (Self { name, version, .. }, file) = (self, self.file_name());
+        format!("https://registry.npmjs.org/{name}/-/{file}-{version}.tgz")
     }
 
     fn download(&self, to: &Path) -> anyhow::Result<()> {
         super::system_program("curl", "curl")?;
-        eprintln!("fetching {} {} (once)", self.shown(), self.version);
+        eprintln!("fetching {} {} (once)", self.name, self.version);
         let mut curl = run::command("curl");
         curl.args(["--fail", "--silent", "--show-error", "--location"])
             .args(["--proto", "=https", "--max-time", "120", "--retry", "3"])
@@ -154,8 +145,8 @@ fn unpack(package: &Package, archive: &Path, dir: &Path) -> anyhow::Result<()> {
         );
     }
     // Beside its place, so that what is in place is whole.
-    let new = dir.join(format!("{}.new", package.name));
-    let place = dir.join(package.name);
+    let place = dir.join(package.file_name());
+    let new = place.with_extension("new");
     for old in [&new, &place] {
         if old.exists() {
             fs::remove_dir_all(old).with_context(|| format!("cannot remove {}", old.display()))?;
@@ -163,10 +154,7 @@ fn unpack(package: &Package, archive: &Path, dir: &Path) -> anyhow::Result<()> {
     }
     fs::create_dir_all(&new)?;
     let mut tar = run::command("tar");
-    tar.arg("--extract")
-        .arg("--gzip")
-        .arg("--file")
-        .arg(archive);
+    tar.args(["--extract", "--gzip", "--file"]).arg(archive);
     tar.arg("--strip-components=1").arg("--directory").arg(&new);
     run::succeed(&mut tar)?;
     fs::write(new.join(MARK), package.sha512)?;

@@ -1,4 +1,4 @@
-//! Connection set-up for the server.
+//! Connection set-up for the server: settings of a session, its fence and time limit.
 
 use std::{sync::Arc, time::Duration};
 

@@ -181,6 +181,16 @@ const TIGHT: Bounds = Bounds {
     },
 };
 
+/// What a new purgatory is after these, each so many seconds after the one before, and until when.
+fn played(steps: &[(Verb, i64)]) -> (Purgatory, Journal, Timestamp) {
+    let (mut purgatory, mut journal, mut now) = (Purgatory::new(TIGHT), Journal::default(), NOW);
+    for (verb, seconds) in steps {
+        now = now + SECOND * u32::try_from(*seconds).unwrap();
+        journal.apply(perform(&mut purgatory, verb, now));
+    }
+    (purgatory, journal, now)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
@@ -188,13 +198,7 @@ proptest! {
     fn the_journal_replays_to_the_same_purgatory(
         steps in proptest::collection::vec((verb(), 0..400i64), 0..80),
     ) {
-        let mut purgatory = Purgatory::new(TIGHT);
-        let mut journal = Journal::default();
-        let mut now = NOW;
-        for (verb, seconds) in &steps {
-            now = now + SECOND * u32::try_from(*seconds).unwrap();
-            journal.apply(perform(&mut purgatory, verb, now));
-        }
+        let (mut purgatory, mut journal, mut now) = played(&steps);
         // What has ended would get a grace that the living purgatory does not give.
         journal.apply(purgatory.cleanup(now).1);
 
@@ -213,13 +217,7 @@ proptest! {
 
     #[test]
     fn everything_ends(steps in proptest::collection::vec((verb(), 0..400i64), 0..80)) {
-        let mut purgatory = Purgatory::new(TIGHT);
-        let mut journal = Journal::default();
-        let mut now = NOW;
-        for (verb, seconds) in &steps {
-            now = now + SECOND * u32::try_from(*seconds).unwrap();
-            journal.apply(perform(&mut purgatory, verb, now));
-        }
+        let (mut purgatory, mut journal, mut now) = played(&steps);
         for phase in [LIFETIME, HIDDEN_LIFETIME, WANTED_LIFETIME] {
             now = now + phase;
             journal.apply(purgatory.cleanup(now).1);
