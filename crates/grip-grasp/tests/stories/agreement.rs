@@ -860,3 +860,22 @@ async fn a_hidden_repository_comes_back_without_the_refs_of_a_deleted_state() {
     assert!(!refs.contains_key("refs/heads/main"), "{refs:?}");
     scene.node.agrees().await;
 }
+
+/// Memory has dropped what the journal cannot be told of: git follows, and nothing else stays.
+#[tokio::test]
+async fn g01_123_a_ban_without_the_database_drops_what_waits_under_every_name() {
+    let (node, stranger) = (Node::start().await, Author::new());
+    let waiting = ["x", "y"].map(|name| (addr(&stranger, name), announce(&stranger, name, &[])));
+    for (_, announcement) in &waiting {
+        node.accepts(announcement, HELD).await;
+    }
+    node.close_journal().await;
+    let banned = [stranger.pubkey()].into();
+    node.enforce(|policy| policy.event_blacklist = banned).await;
+    for (repo, announcement) in &waiting {
+        assert!(!node.grasp().is_held(&announcement.id), "{repo}");
+        assert_eq!(node.grasp().repository(repo), None);
+        assert!(!node.is_on_disk(repo));
+    }
+    node.agrees().await;
+}
