@@ -879,3 +879,28 @@ async fn g01_123_a_ban_without_the_database_drops_what_waits_under_every_name() 
     }
     node.agrees().await;
 }
+
+grip_db::statements! {
+    mod sql {
+        LOSE_HOLDING = "ALTER TABLE holding RENAME TO lost";
+        FIND_HOLDING = "ALTER TABLE lost RENAME TO holding";
+    }
+}
+
+/// What a ban takes out of service could not be kept: it is taken out as soon as it can be.
+#[tokio::test]
+async fn g01_123_a_ban_that_failed_is_applied_by_the_sweep() {
+    let scene = Scene::new().await;
+    let (node, banned) = (&scene.node, [scene.owner.pubkey()].into());
+    let announcement = announce_at(&scene.owner, "x", &[], later(1));
+    node.accepts(&announcement, "").await;
+    node.db().execute(&sql::LOSE_HOLDING, &[]).await.unwrap();
+    node.enforce(|policy| policy.event_blacklist = banned).await;
+    node.grasp().sweep(in_minutes(0)).await;
+    assert!(node.serves(&announcement));
+    node.db().execute(&sql::FIND_HOLDING, &[]).await.unwrap();
+    node.grasp().sweep(in_minutes(0)).await;
+    assert!(!node.serves(&announcement));
+    assert_eq!(node.grasp().repository(&scene.repo), None);
+    node.agrees().await;
+}
