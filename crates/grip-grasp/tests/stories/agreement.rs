@@ -884,6 +884,9 @@ grip_db::statements! {
     mod sql {
         LOSE_HOLDING = "ALTER TABLE holding RENAME TO lost";
         FIND_HOLDING = "ALTER TABLE lost RENAME TO holding";
+        REFUSE = "CREATE TRIGGER refuse BEFORE INSERT ON purgatory WHEN NEW.class = 'withdrawal' \
+                  BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        REFUSE_NO_MORE = "DROP TRIGGER refuse";
     }
 }
 
@@ -902,5 +905,22 @@ async fn g01_123_a_ban_that_failed_is_applied_by_the_sweep() {
     node.grasp().sweep(in_minutes(0)).await;
     assert!(!node.serves(&announcement));
     assert_eq!(node.grasp().repository(&scene.repo), None);
+    node.agrees().await;
+}
+
+/// One without the other would bring an owner back who has left, or go on serving what they left.
+#[tokio::test]
+async fn g01_64_a_departure_and_its_withdrawal_are_written_at_once_or_not_at_all() {
+    let scene = Scene::new().await;
+    let (node, owner) = (&scene.node, &scene.owner);
+    node.db().execute(&sql::REFUSE, &[]).await.unwrap();
+    let leaving = elsewhere(owner, &[], later(9));
+    node.refuses(&leaving, "error: ").await;
+    node.db().execute(&sql::REFUSE_NO_MORE, &[]).await.unwrap();
+    let between = announce_at(owner, "x", &[], later(5));
+    node.accepts(&between, "").await;
+    node.refuses(&leaving, "blocked: ").await;
+    node.refuses(&announce_at(owner, "x", &[], later(7)), "left this server")
+        .await;
     node.agrees().await;
 }
