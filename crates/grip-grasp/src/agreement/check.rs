@@ -59,7 +59,13 @@ impl Grasp {
         let mut rest = all.range((from, Bound::Unbounded)).peekable();
         while let Some(identifier) = rest.next() {
             checked.identifiers += 1;
-            let mut found = match self.core.look_at(identifier).await {
+            let mut looked = self.core.look_at(identifier).await;
+            if looked.as_ref().is_ok_and(|found| !found.is_empty()) {
+                // A sweep ends entries in memory before it has the turn in which git follows.
+                let _at_rest = self.core.sweeping.lock().await;
+                looked = self.core.look_at(identifier).await;
+            }
+            let mut found = match looked {
                 Err(error) if !matches!(error, GraspError::Stopped) => {
                     let reason = ErrorChain(&error).to_string();
                     vec![Disagreement {

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use grip_grasp::{Millis, RepositoryStatus};
+use grip_grasp::{CheckOptions, CheckRange, Millis, RepositoryStatus};
 use grip_nostr::{Event, Timestamp};
 use grip_testkit::{Author, events::tag, until, until_true};
 
@@ -923,4 +923,26 @@ async fn g01_64_a_departure_and_its_withdrawal_are_written_at_once_or_not_at_all
     node.refuses(&announce_at(owner, "x", &[], later(7)), "left this server")
         .await;
     node.agrees().await;
+}
+
+/// The sweep has ended the state in memory, and has not had the turn yet in which git follows.
+#[tokio::test]
+async fn a_check_during_a_sweep_reports_nothing_that_the_sweep_is_about_to_settle() {
+    let scene = Scene::new().await;
+    let (_next, state) = partial_push(&scene).await;
+    let grasp = scene.node.grasp();
+    let check = async {
+        while grasp.is_held(&state.id) {
+            tokio::task::yield_now().await;
+        }
+        let range = CheckRange {
+            after: None,
+            limit: 10,
+            time: Duration::from_secs(60),
+        };
+        grasp.check(range, CheckOptions::default()).await
+    };
+    let (_swept, checked) = tokio::join!(grasp.sweep(in_minutes(31)), check);
+    assert_eq!(checked.unwrap().found, []);
+    assert_eq!(scene.main(), scene.tip);
 }
