@@ -183,4 +183,5 @@ async fn object_directories_that_belong_to_nobody_are_named() {
     };
     assert_eq!(stray(repair).await, found);
     assert!(stores.join("left behind").exists());
+    scene.node.ends_in_disagreement();
 }
