@@ -68,6 +68,14 @@ struct Remembered {
     noted: i64,
 }
 
+/// A departure that is to be remembered as soon as the journal has been told.
+pub(crate) struct NotedDeparture {
+    addr: RepoAddr,
+    remembered: Remembered,
+    /// What the journal has to be told.
+    pub(crate) changes: Vec<Change>,
+}
+
 /// Of rows of before it is not known.
 fn yes() -> bool {
     true
@@ -136,14 +144,13 @@ impl Departures {
         going.map(|(.., addr)| addr.clone()).collect()
     }
 
-    /// What is to be remembered of a departure, and what the journal has to be told before; nothing if a
-    /// later one is remembered.
+    /// What is to be remembered of a departure; nothing if a later one is.
     fn note(
         &self,
         addr: &RepoAddr,
         departure: Departure,
         is_served: bool,
-    ) -> Option<(Remembered, Vec<Change>)> {
+    ) -> Option<NotedDeparture> {
         let known = self.by_addr.lock().get(addr).copied();
         if known.is_some_and(|known| known.departure.rank() >= departure.rank()) {
             return None;
@@ -166,7 +173,21 @@ impl Departures {
             payload,
             expires_at: remembered.noted,
         }));
-        Some((remembered, changes))
+        Some(NotedDeparture {
+            addr: addr.clone(),
+            remembered,
+            changes,
+        })
+    }
+
+    /// Remembers what the journal has.
+    pub(crate) fn remember(&self, noted: Option<NotedDeparture>) {
+        if let Some(NotedDeparture {
+            addr, remembered, ..
+        }) = noted
+        {
+            self.by_addr.lock().insert(addr, remembered);
+        }
     }
 
     /// Remembers the held announcements whose own time is over; returns what the journal has to be told,
@@ -187,10 +208,9 @@ impl Departures {
                 id: *event_id,
                 created_at: *created_at,
             };
-            if let Some((remembered, mut noted)) = self.note(addr, departure, false) {
-                changes.append(&mut noted);
-                self.by_addr.lock().insert(addr.clone(), remembered);
-            }
+            let noted = self.note(addr, departure, false);
+            changes.extend(noted.iter().flat_map(|noted| noted.changes.clone()));
+            self.remember(noted);
         }
         changes
     }
@@ -203,14 +223,19 @@ impl Core {
         addr: &RepoAddr,
         event: &Event,
     ) -> Result<(), GraspError> {
-        let is_served = self.hosted.status(addr) == Some(RepositoryStatus::Served);
-        let noted = self.departures.note(addr, Departure::by(event), is_served);
-        if let Some((remembered, changes)) = noted {
-            self.write_held(changes).await?;
-            let mut by_addr = self.departures.by_addr.lock();
-            by_addr.insert(addr.clone(), remembered);
+        let noted = self.note_departure(addr, event);
+        if let Some(noted) = &noted {
+            self.write_held(noted.changes.clone()).await?;
         }
+        self.departures.remember(noted);
         Ok(())
+    }
+
+    /// What is to be remembered of a departure together with what goes by it.
+    pub(crate) fn note_departure(&self, addr: &RepoAddr, by: &Event) -> Option<NotedDeparture> {
+        let is_served = self.hosted.status(addr) == Some(RepositoryStatus::Served);
+        let departure = Departure::by(by);
+        self.departures.note(addr, departure, is_served)
     }
 }
 

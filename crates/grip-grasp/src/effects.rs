@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use grip_git::Prepared;
-use grip_nostr::{EventId, RepoAddr};
+use grip_nostr::{Event, EventId, RepoAddr};
 use grip_purgatory::Phase;
 use grip_types::Identifier;
 
 use crate::{
-    admission::{Effect, own_identifier},
+    admission::{Effect, EventStatus, own_identifier},
     error::GraspError,
     grasp::{Core, now},
     hosted_repositories::RepositoryStatus,
@@ -57,7 +57,7 @@ impl Core {
                 }
                 Ok(())
             }
-            Effect::EvictAnnouncement(addr) => self.evict(addr).await,
+            Effect::EvictAnnouncement(addr) => self.evict(addr, None).await,
             Effect::DropStates { identifier, ids } => {
                 self.drop_states(&identifier, &ids).await;
                 Ok(())
@@ -69,12 +69,15 @@ impl Core {
             Effect::SetPullRequestRef { .. } | Effect::ClearPullRequestRef { .. } => {
                 self.move_tips(vec![effect]).await.map(drop)
             }
-            Effect::RememberDeparture(event) => {
-                let addr = own_identifier(&event).map(|it| RepoAddr::new(event.pubkey, it));
+            Effect::Leave { by, of } => {
+                let addr = own_identifier(&by).map(|it| RepoAddr::new(by.pubkey, it));
                 let addr = addr.expect("an announcement has one");
-                self.remember_departure(&addr, &event).await
+                match of {
+                    Some(EventStatus::Served) => self.withdraw(&addr, &by).await,
+                    Some(_) => self.evict(addr, Some(&by)).await,
+                    None => self.remember_departure(&addr, &by).await,
+                }
             }
-            Effect::Withdraw(addr) => self.withdraw(&addr).await,
             Effect::EndGrace(addr) => Ok(self.end_withdrawal(&addr).await?),
             Effect::UseRequest(id) => {
                 self.used_requests.note(id);
@@ -135,10 +138,17 @@ impl Core {
         Ok(was_hidden)
     }
 
-    async fn evict(self: &Arc<Self>, addr: RepoAddr) -> Result<(), GraspError> {
+    /// Forgets an announcement that waits, and remembers by which its owner left, in one write.
+    async fn evict(self: &Arc<Self>, addr: RepoAddr, by: Option<&Event>) -> Result<(), GraspError> {
+        let left = by.and_then(|by| self.note_departure(&addr, by));
         // Waited for: the start could not tell that the owner has left.
-        self.held(|purgatory| ((), purgatory.remove_announcement(&addr)))
-            .await?;
+        self.held(|purgatory| {
+            let mut changes = purgatory.remove_announcement(&addr);
+            changes.extend(left.iter().flat_map(|left| left.changes.iter().cloned()));
+            ((), changes)
+        })
+        .await?;
+        self.departures.remember(left);
         self.blocking("git.remove", move |core| core.remove_or_archive(&addr))
             .await?
     }

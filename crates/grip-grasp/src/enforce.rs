@@ -1,13 +1,21 @@
 //! Bans, blacklists and selections, applied to what is served and held already (G01-123, G01-124,
 //! G05-12).
 
-use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use grip_nostr::{
     Address, Announcement, Event, Filter, Kind, PublicKey, PullRequest, RepoAddr, Timestamp,
 };
 use grip_purgatory::Waiting;
 use grip_store::Limits;
+use grip_tasks::fault;
 
 use crate::{
     Grasp, Policy,
@@ -21,7 +29,25 @@ use crate::{
 /// Events that are ended in one step.
 const BATCH: usize = 500;
 const NOT_ENFORCED: &str =
-    "failed to apply the rules to what is served; the next reload or start tries again";
+    "failed to apply the rules to what is served; the next sweep tries again";
+
+/// Passes of the rules over what is served and held: one at a time, each by the rules that are in force when
+/// it begins. Two at once could take an event out of service and bring it back in either order.
+#[derive(Default)]
+pub(crate) struct Enforcement {
+    /// Counts the passes that were asked for.
+    asked: AtomicU64,
+    /// How many had been asked for when the last pass began that came to its end.
+    done: tokio::sync::Mutex<u64>,
+}
+
+impl Enforcement {
+    /// Says whether rules have not been applied to their end, and nobody is about to.
+    pub(crate) fn is_due(&self) -> bool {
+        let done = self.done.try_lock();
+        done.is_ok_and(|done| *done != self.asked.load(Ordering::Acquire))
+    }
+}
 
 impl Grasp {
     /// Has other rules count from now on, for what is served and held already too, soon.
@@ -41,13 +67,12 @@ impl Grasp {
 
 impl Core {
     fn swap_policy(&self, policy: Policy) {
-        let former = self.policy.load().former.clone();
-        let blocked = self.blocks.selection();
-        self.policy.store(Arc::new(Policy {
-            former,
-            blocked,
-            ..policy
-        }));
+        // Built again if a block came between.
+        self.policy.rcu(|present| Policy {
+            former: present.former.clone(),
+            blocked: self.blocks.selection(),
+            ..policy.clone()
+        });
     }
 
     /// Ends what the rules in force ban, in a task of its own.
@@ -60,7 +85,31 @@ impl Core {
         });
     }
 
+    /// Applies the rules in force. What a failure leaves undone the next sweep tries again.
     pub(crate) async fn enforce(self: &Arc<Self>) -> Result<(), GraspError> {
+        self.enforcement.asked.fetch_add(1, Ordering::AcqRel);
+        fault::point("enforce.asked");
+        self.enforce_asked().await
+    }
+
+    /// The same for the sweep, where rules have not been applied to their end.
+    pub(crate) async fn enforce_again(self: &Arc<Self>) {
+        if self.enforcement.is_due()
+            && let Err(error) = self.enforce_asked().await
+        {
+            error.log(NOT_ENFORCED);
+        }
+    }
+
+    async fn enforce_asked(self: &Arc<Self>) -> Result<(), GraspError> {
+        let mut done = self.enforcement.done.lock().await;
+        let asked = self.enforcement.asked.load(Ordering::Acquire);
+        self.apply_rules().await?;
+        *done = asked;
+        Ok(())
+    }
+
+    async fn apply_rules(self: &Arc<Self>) -> Result<(), GraspError> {
         let policy = self.policy.load_full();
         for author in policy.banned_authors() {
             self.end_author(author).await?;
@@ -69,7 +118,7 @@ impl Core {
         self.end_unselected_repositories(&policy).await?;
         self.end_withdrawals(|addr| policy.bans(addr)).await?;
         self.end_banned_contributions(&policy).await?;
-        self.drop_banned(&policy).await?;
+        self.drop_banned().await?;
         self.finish_vanishing(|_| true).await?;
         self.restore_from_holding(&policy).await?;
         self.drop_unkept_tips(|_| true).await
@@ -240,12 +289,16 @@ impl Core {
     }
 
     /// Drops the held events of banned keys, and of repositories that are banned or not selected.
-    async fn drop_banned(self: &Arc<Self>, policy: &Policy) -> Result<(), GraspError> {
-        let is_banned = |waiting: &Waiting<'_>| match waiting {
-            Waiting::Announcement(entry) => {
-                policy.bans(&entry.addr) || !is_hosted(&entry.held.event.unpack(), policy)
+    async fn drop_banned(self: &Arc<Self>) -> Result<(), GraspError> {
+        // By the rules of the moment: what waits and is dropped does not come back with others.
+        let is_banned = |waiting: &Waiting<'_>| {
+            let policy = self.policy.load();
+            match waiting {
+                Waiting::Announcement(entry) => {
+                    policy.bans(&entry.addr) || !is_hosted(&entry.held.event.unpack(), &policy)
+                }
+                other => policy.bans_author(&other.held().author()),
             }
-            other => policy.bans_author(&other.held().author()),
         };
         self.drop_waiting_where(is_banned).await.map(drop)
     }

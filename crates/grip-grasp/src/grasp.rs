@@ -27,6 +27,7 @@ use crate::{
     damage::Damage,
     denials::NotedDenials,
     departures::Departures,
+    enforce::Enforcement,
     error::GraspError,
     holding::Holding,
     hosted_repositories::{HostedRepositories, RepositoryStatus},
@@ -91,6 +92,7 @@ pub(crate) struct Core {
     pub(crate) withdrawals: Withdrawals,
     pub(crate) departures: Departures,
     pub(crate) blocks: Blocks,
+    pub(crate) enforcement: Enforcement,
     pub(crate) holding: Holding,
     pub(crate) lifecycle: Lifecycle,
     /// Requests whose time begins again with the next sweep.

@@ -44,29 +44,49 @@ impl Core {
     }
 
     /// Drops what waits, or is wanted, and `goes`: each in the turns of its identifiers, in which they are
-    /// settled too. Returns how many there were.
+    /// settled too. Returns how many there were. A failure stops none of the others; the first is told.
     pub(crate) async fn drop_waiting_where(
         self: &Arc<Self>,
         goes: impl Fn(&Waiting<'_>) -> bool,
     ) -> Result<usize, GraspError> {
         let mut going = BTreeMap::<Vec<Identifier>, Vec<EventId>>::new();
-        for waiting in self.purgatory.lock().waiting().filter(goes) {
+        for waiting in self.purgatory.lock().waiting().filter(&goes) {
             let of_same = going.entry(waiting.identifiers().to_vec()).or_default();
             of_same.push(waiting.held().id());
         }
-        let count = going.values().map(Vec::len).sum();
+        let (mut count, mut failed) = (0, None);
         for (identifiers, ids) in going {
-            // Dropped and settled in one turn: nobody finds a repository whose announcement is gone.
-            let _turns = self.turns(identifiers.clone()).await?;
-            for id in ids {
-                self.held(|purgatory| ((), purgatory.drop_event(&id, now())))
-                    .await?;
-            }
-            for identifier in &identifiers {
-                self.settle(identifier).await;
+            match self.drop_of(identifiers, ids, &goes).await {
+                Ok(dropped) => count += dropped,
+                Err(GraspError::Stopped) => return Err(GraspError::Stopped),
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Ok(count)
+        failed.map_or(Ok(count), Err)
+    }
+
+    /// Drops those of one group that still `go`. Dropped and settled in one turn: nobody finds a repository
+    /// whose announcement is gone.
+    async fn drop_of(
+        self: &Arc<Self>,
+        identifiers: Vec<Identifier>,
+        mut ids: Vec<EventId>,
+        goes: impl Fn(&Waiting<'_>) -> bool,
+    ) -> Result<usize, GraspError> {
+        let _turns = self.turns(identifiers.clone()).await?;
+        let dropped = self
+            .held(|purgatory| {
+                ids.retain(|id| purgatory.find_waiting(id).is_some_and(|it| goes(&it)));
+                let drop_one = |id: &EventId| purgatory.drop_event(id, now());
+                let changes = ids.iter().flat_map(drop_one).collect();
+                (ids.len(), changes)
+            })
+            .await;
+        // Memory has dropped them even where the journal could not be told: git has to follow.
+        for identifier in &identifiers {
+            self.settle(identifier).await;
+        }
+        dropped
     }
 
     /// Holds a state or pull request for its identifiers, in their turns. What could not be

@@ -161,6 +161,7 @@ impl Core {
             withdrawals,
             departures,
             blocks,
+            enforcement: Default::default(),
             holding,
             lifecycle: parts.lifecycle,
             used_requests: Default::default(),

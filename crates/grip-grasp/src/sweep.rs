@@ -120,6 +120,7 @@ impl Core {
                 Err(error) => error.log("failed to archive a withdrawn repository"),
             }
         }
+        self.enforce_again().await;
         swept.profiles = self.end_newcomers(now).await?;
         swept.stores = self.remove_unused_stores().await?;
         swept.disagreements = self.audit_some().await?;

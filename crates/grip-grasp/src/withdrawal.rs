@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use grip_db::DbError;
-use grip_nostr::RepoAddr;
+use grip_nostr::{Event, RepoAddr};
 use grip_purgatory::{Change, Millis, Row};
 use grip_tasks::fault;
 use parking_lot::Mutex;
@@ -69,22 +69,32 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a repository read-only and sets its end. A second withdrawal changes nothing.
-    pub(crate) async fn withdraw(&self, addr: &RepoAddr) -> Result<(), GraspError> {
-        if self.hosted.status(addr).is_none() || self.withdrawals.until(addr).is_some() {
+    /// Makes a repository read-only and sets its end, and remembers by which announcement its owner left, in
+    /// one write: one without the other would bring the owner back, or keep what they left. A second
+    /// withdrawal changes no end.
+    pub(crate) async fn withdraw(&self, addr: &RepoAddr, by: &Event) -> Result<(), GraspError> {
+        let left = self.note_departure(addr, by);
+        let mut changes: Vec<Change> = left.iter().flat_map(|it| it.changes.clone()).collect();
+        let is_here = self.hosted.status(addr).is_some() && self.withdrawals.until(addr).is_none();
+        let end = is_here.then(|| now() + GRACE);
+        changes.extend(end.map(|end| {
+            Change::Put(Row {
+                class: CLASS.to_owned(),
+                key: addr.path(),
+                identifier: addr.identifier.as_str().to_owned(),
+                payload: "{}".to_owned(),
+                expires_at: end.get(),
+            })
+        }));
+        if changes.is_empty() {
             return Ok(());
         }
-        let end = now() + GRACE;
-        let row = Row {
-            class: CLASS.to_owned(),
-            key: addr.path(),
-            identifier: addr.identifier.as_str().to_owned(),
-            payload: "{}".to_owned(),
-            expires_at: end.get(),
-        };
-        self.write_held(vec![Change::Put(row)]).await?;
+        self.write_held(changes).await?;
         fault::point("withdraw.journalled");
-        self.withdrawals.until.lock().insert(addr.clone(), end);
+        self.departures.remember(left);
+        if let Some(end) = end {
+            self.withdrawals.until.lock().insert(addr.clone(), end);
+        }
         Ok(())
     }
 

@@ -202,7 +202,6 @@ impl Case<'_> {
             "a repository hosted here lists its author: served, without a repository",
         );
         let after = self.after(EventStatus::Served);
-        self.note_departure(&mut trail);
         self.give_up(&mut trail, &after)?;
         let identifier = self.announcement.identifier.clone();
         trail.then(Effect::Reexamine(identifier));
@@ -218,7 +217,6 @@ impl Case<'_> {
         // The operator's choice does not undo what the owner still asks for.
         if reason.cause != Cause::NotSelected {
             let after = self.announcements.without(&self.announcement.owner());
-            self.note_departure(&mut trail);
             self.give_up(&mut trail, &after)?;
         }
         let text = match reason.cause {
@@ -234,29 +232,33 @@ impl Case<'_> {
         self.announcements.is_hosted(&self.announcement.owner())
     }
 
-    fn note_departure(&self, trail: &mut Trail) {
-        if self.leaves() {
-            let event = Box::new(self.announcement.event.clone());
-            trail.then(Effect::RememberDeparture(event));
-        }
-    }
-
-    /// The owner left this server: what they had here goes (G01-18).
+    /// The owner left this server: what they had here goes (G01-18), and stays gone.
     fn give_up(&self, trail: &mut Trail, after: &Announcements) -> Result<(), ViewError> {
         let addr = self.announcement.addr();
-        match self.announcements.of(&addr.owner) {
-            Some((_, EventStatus::Served)) if self.leaves() => {
+        let of = self.announcements.of(&addr.owner).map(|(_, status)| status);
+        let leave = |of| Effect::Leave {
+            by: Box::new(self.announcement.event.clone()),
+            of,
+        };
+        match of {
+            Some(EventStatus::Served) if self.leaves() => {
                 trail.note(
                     "G01-15a 6",
                     "the served version was hosted here: it is withdrawn",
                 );
-                trail.then(Effect::Withdraw(addr));
+                trail.then(leave(of));
             }
-            Some((_, EventStatus::Held | EventStatus::Hidden)) => {
+            Some(EventStatus::Held | EventStatus::Hidden) => {
                 trail.note("G01-18", "the held version is evicted");
-                trail.then(Effect::EvictAnnouncement(addr.clone()));
+                trail.then(if self.leaves() {
+                    leave(of)
+                } else {
+                    Effect::EvictAnnouncement(addr.clone())
+                });
                 trail.drop_states(&addr.identifier, after.orphaned(self.view)?);
             }
+            // A later departure takes the place of the one that is remembered.
+            _ if self.view.departure(&addr)?.is_some() => trail.then(leave(None)),
             _ => {}
         }
         Ok(())

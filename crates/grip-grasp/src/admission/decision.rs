@@ -138,11 +138,14 @@ pub(crate) enum Effect {
         repositories: Vec<RepoAddr>,
         unless: Option<Oid>,
     },
-    /// The owner's newest announcement no longer lists us: keep the repository read-only for a
-    /// grace time from the first notice, then archive it (G01-15a 6).
-    Withdraw(RepoAddr),
-    /// Remember by which announcement an owner left, so that no older one brings them back.
-    RememberDeparture(Box<Event>),
+    /// The owner's newest announcement no longer lists us. Remember it, so that no older one brings them
+    /// back; keep the repository of a served one read-only for a grace time from the first notice, then
+    /// archive it (G01-15a 6), and forget one that waits (G01-18).
+    Leave {
+        by: Box<Event>,
+        /// How the one stands that it takes the place of; none if nothing is here.
+        of: Option<EventStatus>,
+    },
     /// The owner deleted the served announcement: no grace time is left (G01-106, G01-107).
     EndGrace(RepoAddr),
     /// A request to delete or to vanish was of use: its time begins again (G01-103).

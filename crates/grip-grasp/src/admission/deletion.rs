@@ -14,7 +14,7 @@ use super::{
     decision::Trail,
     pull_request::{contributor_repositories, identifiers, targets},
 };
-use crate::{departures::Departure, policy::Policy};
+use crate::{departures::Departure, enforce::is_hosted, policy::Policy};
 
 pub(super) fn judge(
     event: &Event,
@@ -49,7 +49,7 @@ pub(super) fn judge(
             if address.kind == kinds::STATE {
                 plan.add_state_address(&deletion, repository, view)?;
             } else {
-                plan.add_announcement_address(&deletion, repository, view)?;
+                plan.add_announcement_address(&deletion, repository, view, policy)?;
             }
         }
     }
@@ -153,6 +153,7 @@ impl Plan {
         deletion: &Deletion,
         repository: RepoAddr,
         view: &dyn View,
+        policy: &Policy,
     ) -> Result<(), ViewError> {
         if let Some(served) = view.latest(&Address::of_announcement(&repository))?
             && deletion.covers(&served)
@@ -165,7 +166,7 @@ impl Plan {
             self.add(held, EventStatus::Held);
         }
         let request = &deletion.event;
-        let departure = departure_of(&repository, view)?;
+        let departure = departure_of(&repository, view, policy)?;
         if repository.owner == request.pubkey
             && departure.is_some_and(|it| it.created_at <= request.created_at)
         {
@@ -190,7 +191,7 @@ impl Plan {
         }
         for identifier in &self.served_states {
             let repository = RepoAddr::new(*author, identifier.clone());
-            if departure_of(&repository, view)?.is_some() {
+            if departure_of(&repository, view, policy)?.is_some() {
                 self.departed.insert(repository);
             }
         }
@@ -216,16 +217,22 @@ impl Plan {
 }
 
 /// The announcement by which an owner has left who is not back.
-fn departure_of(repository: &RepoAddr, view: &dyn View) -> Result<Option<Departure>, ViewError> {
+fn departure_of(
+    repository: &RepoAddr,
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<Option<Departure>, ViewError> {
     let Some(departure) = view.departure(repository)? else {
         return Ok(None);
     };
+    // After a ban that was taken back the departure is the very announcement that is served again.
+    let returns = |event: &Event| {
+        let is_hosted = || is_hosted(event, policy);
+        departure.is_over_by(event) || departure.id == event.id && is_hosted()
+    };
     let served = view.latest(&Address::of_announcement(repository))?;
     let held = view.held_announcement(repository)?;
-    let is_back = [served, held]
-        .iter()
-        .flatten()
-        .any(|event| departure.is_over_by(event));
+    let is_back = [served, held].iter().flatten().any(returns);
     Ok((!is_back).then_some(departure))
 }
 

@@ -117,9 +117,12 @@ impl FakeView {
                 Effect::DropStates { ids, .. } => self.forget(|e| ids.contains(&e.id)),
                 Effect::DropPullRequest(id) => self.forget(|e| e.id == *id),
                 Effect::EvictAnnouncement(addr) => self.forget(|e| announces(e, addr)),
-                Effect::RememberDeparture(event) => {
-                    let left = Announcement::parse((**event).clone()).unwrap();
-                    self.departures.insert(left.addr(), Departure::by(event));
+                Effect::Leave { by, of } => {
+                    let left = Announcement::parse((**by).clone()).unwrap();
+                    self.departures.insert(left.addr(), Departure::by(by));
+                    if matches!(of, Some(EventStatus::Held | EventStatus::Hidden)) {
+                        self.forget(|e| announces(e, &left.addr()));
+                    }
                 }
                 Effect::KeepAlive(addr) => {
                     let revived = self.held.iter().filter(|e| announces(e, addr));

@@ -59,7 +59,13 @@ impl Grasp {
         let mut rest = all.range((from, Bound::Unbounded)).peekable();
         while let Some(identifier) = rest.next() {
             checked.identifiers += 1;
-            let mut found = match self.core.look_at(identifier).await {
+            let mut looked = self.core.look_at(identifier).await;
+            if looked.as_ref().is_ok_and(|found| !found.is_empty()) {
+                // A sweep ends entries in memory before it has the turn in which git follows.
+                let _at_rest = self.core.sweeping.lock().await;
+                looked = self.core.look_at(identifier).await;
+            }
+            let mut found = match looked {
                 Err(error) if !matches!(error, GraspError::Stopped) => {
                     let reason = ErrorChain(&error).to_string();
                     vec![Disagreement {
@@ -151,7 +157,7 @@ impl Core {
 
     /// Moves packs out of the store that cannot be read to their end: their objects count as missing
     /// from then on, and are looked for.
-    pub(super) async fn set_unreadable_packs_aside(
+    pub(crate) async fn set_unreadable_packs_aside(
         self: &Arc<Self>,
         identifier: &Identifier,
     ) -> Result<(), GraspError> {
@@ -160,15 +166,20 @@ impl Core {
         let packs = self.repositories.verify_packs(identifier).await;
         let packs = packs.map_err(failed)?;
         if packs.is_empty() {
+            self.damage.note_set_aside(identifier, false);
             return Ok(());
         }
         for pack in &packs {
             let (name, reason) = (&pack.name, &pack.reason);
             tracing::error!(%identifier, name, reason, "setting a damaged pack aside");
         }
-        let identifier = identifier.clone();
-        let aside = move |core: &Self| core.commit.set_packs_aside(&identifier, &packs);
-        self.blocking("git.refs", aside).await?.map_err(failed)
+        let aside = {
+            let identifier = identifier.clone();
+            move |core: &Self| core.commit.set_packs_aside(&identifier, &packs)
+        };
+        self.blocking("git.refs", aside).await?.map_err(failed)?;
+        self.damage.note_set_aside(identifier, true);
+        Ok(())
     }
 
     /// What is on disk and belongs to nobody. Blocks.

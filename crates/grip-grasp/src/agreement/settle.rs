@@ -129,6 +129,10 @@ impl Core {
                 match (fault, repository) {
                     (Fault::Absent, Some(addr)) => {
                         let status = self.expected_status(&addr).await?;
+                        // Its refs may be remembered of before it was gone.
+                        let forgotten = addr.clone();
+                        let forget = move |core: &Self| core.repositories.read_again(&forgotten);
+                        self.blocking("git.refs", forget).await?;
                         self.have_repository(addr, status, None).await?;
                         any = true;
                     }

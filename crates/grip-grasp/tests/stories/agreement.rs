@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use grip_grasp::{Millis, RepositoryStatus};
+use grip_grasp::{CheckOptions, CheckRange, Millis, RepositoryStatus};
 use grip_nostr::{Event, Timestamp};
 use grip_testkit::{Author, events::tag, until, until_true};
 
@@ -859,4 +859,90 @@ async fn a_hidden_repository_comes_back_without_the_refs_of_a_deleted_state() {
     let refs = scene.node.refs(&scene.repo);
     assert!(!refs.contains_key("refs/heads/main"), "{refs:?}");
     scene.node.agrees().await;
+}
+
+/// Memory has dropped what the journal cannot be told of: git follows, and nothing else stays.
+#[tokio::test]
+async fn g01_123_a_ban_without_the_database_drops_what_waits_under_every_name() {
+    let (node, stranger) = (Node::start().await, Author::new());
+    let waiting = ["x", "y"].map(|name| (addr(&stranger, name), announce(&stranger, name, &[])));
+    for (_, announcement) in &waiting {
+        node.accepts(announcement, HELD).await;
+    }
+    node.close_journal().await;
+    let banned = [stranger.pubkey()].into();
+    node.enforce(|policy| policy.event_blacklist = banned).await;
+    for (repo, announcement) in &waiting {
+        assert!(!node.grasp().is_held(&announcement.id), "{repo}");
+        assert_eq!(node.grasp().repository(repo), None);
+        assert!(!node.is_on_disk(repo));
+    }
+    node.agrees().await;
+}
+
+grip_db::statements! {
+    mod sql {
+        LOSE_HOLDING = "ALTER TABLE holding RENAME TO lost";
+        FIND_HOLDING = "ALTER TABLE lost RENAME TO holding";
+        REFUSE = "CREATE TRIGGER refuse BEFORE INSERT ON purgatory WHEN NEW.class = 'withdrawal' \
+                  BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        REFUSE_NO_MORE = "DROP TRIGGER refuse";
+    }
+}
+
+/// What a ban takes out of service could not be kept: it is taken out as soon as it can be.
+#[tokio::test]
+async fn g01_123_a_ban_that_failed_is_applied_by_the_sweep() {
+    let scene = Scene::new().await;
+    let (node, banned) = (&scene.node, [scene.owner.pubkey()].into());
+    let announcement = announce_at(&scene.owner, "x", &[], later(1));
+    node.accepts(&announcement, "").await;
+    node.db().execute(&sql::LOSE_HOLDING, &[]).await.unwrap();
+    node.enforce(|policy| policy.event_blacklist = banned).await;
+    node.grasp().sweep(in_minutes(0)).await;
+    assert!(node.serves(&announcement));
+    node.db().execute(&sql::FIND_HOLDING, &[]).await.unwrap();
+    node.grasp().sweep(in_minutes(0)).await;
+    assert!(!node.serves(&announcement));
+    assert_eq!(node.grasp().repository(&scene.repo), None);
+    node.agrees().await;
+}
+
+/// One without the other would bring an owner back who has left, or go on serving what they left.
+#[tokio::test]
+async fn g01_64_a_departure_and_its_withdrawal_are_written_at_once_or_not_at_all() {
+    let scene = Scene::new().await;
+    let (node, owner) = (&scene.node, &scene.owner);
+    node.db().execute(&sql::REFUSE, &[]).await.unwrap();
+    let leaving = elsewhere(owner, &[], later(9));
+    node.refuses(&leaving, "error: ").await;
+    node.db().execute(&sql::REFUSE_NO_MORE, &[]).await.unwrap();
+    let between = announce_at(owner, "x", &[], later(5));
+    node.accepts(&between, "").await;
+    node.refuses(&leaving, "blocked: ").await;
+    node.refuses(&announce_at(owner, "x", &[], later(7)), "left this server")
+        .await;
+    node.agrees().await;
+}
+
+/// The sweep has ended the state in memory, and has not had the turn yet in which git follows.
+#[tokio::test]
+async fn a_check_during_a_sweep_reports_nothing_that_the_sweep_is_about_to_settle() {
+    let scene = Scene::new().await;
+    let (_next, state) = partial_push(&scene).await;
+    let grasp = scene.node.grasp();
+    let check = async {
+        while grasp.is_held(&state.id) {
+            tokio::task::yield_now().await;
+        }
+        let range = CheckRange {
+            after: None,
+            limit: 10,
+            time: Duration::from_secs(60),
+        };
+        grasp.check(range, CheckOptions::default()).await
+    };
+    let (_swept, checked) = tokio::join!(grasp.sweep(in_minutes(31)), check);
+    assert_eq!(checked.unwrap().found, []);
+    assert_eq!(scene.main(), scene.tip);
 }

@@ -11,7 +11,10 @@ use grip_testkit::{
 };
 use grip_types::Identifier;
 
-use crate::node::{HELD, Node, Scene, ZERO, addr, announce};
+use crate::{
+    expiry::in_minutes,
+    node::{HELD, Node, Scene, ZERO, addr, announce},
+};
 
 /// A served repository of one commit.
 async fn publish(node: &Node, owner: &Author, name: &str, tree: &WorkTree) -> String {
@@ -83,6 +86,50 @@ async fn damage_to_refs_is_mended_by_what_the_events_say() {
 #[tokio::test]
 async fn a_repository_that_cannot_be_used_is_named_and_stops_no_other() {
     suffers_all(Repair::ByHand).await;
+}
+
+/// What only reading everything can find is looked for all the same, and everything is read again once it is
+/// here.
+#[tokio::test]
+async fn damage_that_a_full_check_finds_is_mended_by_a_fetch() {
+    for kind in DAMAGE.iter().filter(|kind| !kind.shows_at_start) {
+        let mut scene = Scene::new().await;
+        let what = kind.name;
+        let files = Files::new(scene.node.data_dir(), &scene.owner.npub(), "x");
+        scene
+            .node
+            .restart_after(|| kind.harm(&files).unwrap())
+            .await;
+        let grasp = scene.node.grasp();
+        let range = CheckRange {
+            after: None,
+            limit: 10,
+            time: Duration::from_secs(60),
+        };
+        let full = CheckOptions {
+            full: true,
+            ..CheckOptions::default()
+        };
+        let checked = grasp.check(range, full).await.unwrap();
+        assert!(!checked.found.is_empty(), "{what}");
+        let sweep = async || grasp.sweep(in_minutes(0)).await;
+        // Once it is set aside there is nothing to do until its data comes.
+        for _ in 0..2 {
+            sweep().await;
+            assert!(grasp.damage(&scene.repo).is_some(), "{what}");
+            assert_eq!(grasp.stats().purgatory.wanted, 1, "{what}");
+        }
+        let pack = wire::pack(&scene.tree, &scene.tip, None).await.unwrap();
+        scene.node.receive("x", pack).await.promote().unwrap();
+        let x = Identifier::parse("x").unwrap();
+        grasp
+            .process_newly_available_git_data(&x, DataSource::Fetch)
+            .await;
+        sweep().await;
+        assert_eq!(grasp.damage(&scene.repo), None, "{what}");
+        assert_eq!(scene.main(), scene.tip, "{what}");
+        scene.node.agrees().await;
+    }
 }
 
 /// A served pull request whose tip is gone is named, looked for, and shown again once it is back.
@@ -183,4 +230,5 @@ async fn object_directories_that_belong_to_nobody_are_named() {
     };
     assert_eq!(stray(repair).await, found);
     assert!(stores.join("left behind").exists());
+    scene.node.ends_in_disagreement();
 }

@@ -193,15 +193,8 @@ async fn g01_112_what_is_kept_ends_after_90_days_events_and_archive_in_one_pass(
     assert_eq!((aged.events, aged.archives), (0, 0));
     assert!(aged.next.is_some());
     assert_eq!(grasp.held_back().await.unwrap().len(), 1);
-    fs::create_dir_all(
-        scene
-            .node
-            .path_of(&scene.repo)
-            .join("../../.archive/")
-            .join(scene.owner.npub())
-            .join("odd/x.git"),
-    )
-    .unwrap();
+    let archive = scene.node.data_dir().join("git/.archive");
+    fs::create_dir_all(archive.join(scene.owner.npub()).join("odd/x.git")).unwrap();
     let aged = grasp.age(days(91)).await;
     assert_eq!((aged.events, aged.archives, aged.unknown), (2, 1, 1));
     assert_eq!(scene.node.archived(&scene.owner), 0);

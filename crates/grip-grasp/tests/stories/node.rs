@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use futures_util::StreamExt;
 use grip_db::Db;
 use grip_git::{Options, Quarantine, Repositories};
-use grip_grasp::{Bounds, Grasp, Parts, Policy, PushReply, Selection};
+use grip_grasp::{Bounds, CheckOptions, CheckRange, Grasp, Parts, Policy, PushReply, Selection};
 use grip_nostr::{Event, EventId, RepoAddr};
 use grip_relay::{Answer, Limits, Relay, Verdict, WritePolicy};
 use grip_store::{EventStore, EventView};
@@ -506,13 +506,16 @@ impl Drop for Node {
     }
 }
 
+/// Of every identifier, and what is on disk and belongs to nobody.
 async fn disagreements(grasp: &Grasp) -> Vec<String> {
-    let mut found = Vec::new();
-    for identifier in grasp.identifiers() {
-        let audited = grasp.audit(&identifier).await.unwrap();
-        found.extend(audited.iter().map(ToString::to_string));
-    }
-    found
+    let range = CheckRange {
+        after: None,
+        limit: usize::MAX,
+        time: AT_REST,
+    };
+    let checked = grasp.check(range, CheckOptions::default()).await.unwrap();
+    assert_eq!(checked.next, None);
+    checked.found.iter().map(ToString::to_string).collect()
 }
 
 fn small() -> grip_store::Options {

@@ -1,8 +1,15 @@
 //! Orders of the operator: removals and blocks act on relay and git alike.
 
-use grip_grasp::{Removal, Removed};
+use std::sync::atomic::Ordering;
 
-use crate::node::{HELD, Scene, announce_at, later};
+use grip_grasp::{Removal, Removed};
+use grip_tasks::fault;
+use grip_testkit::until_true;
+
+use crate::{
+    node::{HELD, Scene, announce_at, later},
+    strangers::close,
+};
 
 #[tokio::test]
 async fn a_removed_repository_is_gone_from_relay_and_git_and_may_be_announced_anew() {
@@ -115,4 +122,29 @@ async fn a_blocked_author_is_out_with_everything() {
     assert!(scene.node.grasp().unblock(&repo.npub()).await.unwrap());
     scene.node.accepts(&more, HELD).await;
     assert!(scene.node.grasp().repository(&scene.repo).is_some());
+}
+
+/// The block has kept what it is about to take out of service when it is lifted: nothing is lost whichever
+/// of the two comes first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_that_is_lifted_while_it_acts_takes_nothing_out_of_service() {
+    let scene = Scene::new().await;
+    let subject = format!("{}/x", scene.repo.npub());
+    let (go_on, is_kept) = close("ban.held_back");
+    let grasp = scene.node.grasp();
+    let lift = async {
+        until_true("the block acts", || is_kept.load(Ordering::Acquire)).await?;
+        // Lifted to its end, or waiting for the block.
+        let go_on_then = go_on.clone();
+        fault::meet("enforce.asked", move || {
+            let _ = go_on_then.try_send(());
+        });
+        let lifted = grasp.unblock(&subject).await?;
+        let _ = go_on.try_send(());
+        anyhow::Ok(lifted)
+    };
+    let (blocked, lifted) = tokio::join!(grasp.block(&subject, "spam"), lift);
+    assert!(blocked.unwrap() && lifted.unwrap());
+    assert_eq!(scene.main(), scene.tip);
+    scene.node.agrees().await;
 }

@@ -184,6 +184,7 @@ async fn a_whole_push_is_finished_though_nobody_waits_for_the_answer() {
     })
     .await
     .unwrap();
+    scene.node.agrees().await;
 }
 
 #[tokio::test]

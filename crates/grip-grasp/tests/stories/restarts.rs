@@ -147,7 +147,7 @@ async fn a_repository_of_nobody_is_archived_and_one_taken_over_is_kept() {
     let (owner, other) = (Author::new(), Author::new());
     let mut node = Node::start().await;
     node.put_repository(&addr(&owner, "old"));
-    node.restart().await;
+    node.start_again(|| {}).await;
     assert!(
         node.is_on_disk(&addr(&owner, "old")),
         "no events yet: they may still come"
@@ -161,7 +161,7 @@ async fn a_repository_of_nobody_is_archived_and_one_taken_over_is_kept() {
 
     let (mut node, _tree, _tip) = with_repository(&other, "x").await;
     node.put_repository(&addr(&owner, "stray"));
-    node.restart().await;
+    node.start_again(|| {}).await;
     assert!(!node.is_on_disk(&addr(&owner, "stray")));
     assert!(node.is_on_disk(&addr(&other, "x")));
     node.agrees().await;

@@ -13,8 +13,8 @@ use grip_testkit::{Author, until_true, wire, within};
 
 use crate::node::{HELD, Scene, ZERO, add_repository, addr, announce, join, later};
 
-/// Has the first who reaches a point wait there until the sender is dropped.
-fn close(point: &'static str) -> (mpsc::SyncSender<()>, Arc<AtomicBool>) {
+/// Has the first who reaches a point wait there until the sender is dropped or sends.
+pub(crate) fn close(point: &'static str) -> (mpsc::SyncSender<()>, Arc<AtomicBool>) {
     let (open, gate) = mpsc::sync_channel(1);
     let (gate, reached) = (Mutex::new(gate), Arc::new(AtomicBool::new(false)));
     let is_reached = Arc::clone(&reached);

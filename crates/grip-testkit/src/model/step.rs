@@ -110,8 +110,8 @@ pub(super) fn story() -> impl Strategy<Value = Vec<Step>> {
     (opening(), steps).prop_map(|(opening, steps)| [opening, steps].concat())
 }
 
-/// How a story begins: with nothing, an announcement that waits, one person's repository, or two
-/// people's.
+/// How a story begins: with nothing, an announcement that waits, one person's repository, two people's, or
+/// that of a chain of three.
 fn opening() -> impl Strategy<Value = Vec<Step>> {
     let served = |by: usize, at: Tips| [Step::State(by, at), Step::Push(by, by, [true, true])];
     let alone = move |at: Tips| [vec![Step::Announce(0, vec![])], served(0, at).into()].concat();
@@ -119,11 +119,22 @@ fn opening() -> impl Strategy<Value = Vec<Step>> {
         let both = vec![Step::Announce(0, vec![1]), Step::Announce(1, vec![0])];
         [both, served(by, at).into()].concat()
     };
+    // Each lists the next, who lists them back: the last may speak for the first.
+    let chain = |(by, at): (usize, Tips)| {
+        vec![
+            Step::Announce(0, vec![1]),
+            Step::Announce(1, vec![0, 2]),
+            Step::Announce(2, vec![1]),
+            Step::State(by, at),
+            Step::Push(0, by, [true, true]),
+        ]
+    };
     prop_oneof![
         1 => Just(Vec::new()),
         1 => tips().prop_map(|at| vec![Step::Announce(0, vec![]), Step::State(0, at)]),
         3 => tips().prop_map(alone),
         3 => (0..2_usize, tips()).prop_map(together),
+        2 => (0..3_usize, tips()).prop_map(chain),
     ]
 }
 
@@ -135,7 +146,7 @@ fn tips() -> impl Strategy<Value = Tips> {
 
 fn step() -> impl Strategy<Value = Step> {
     let person = 0..PEOPLE;
-    let others = || prop::collection::vec(0..PEOPLE, 0..2);
+    let others = || prop::collection::vec(0..PEOPLE, 0..3);
     let push = (0..PEOPLE, 0..PEOPLE, any::<[bool; 2]>());
     prop_oneof![
         20 => (person.clone(), others()).prop_map(|(who, m)| Step::Announce(who, m)),

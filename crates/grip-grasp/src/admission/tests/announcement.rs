@@ -1,12 +1,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
-use grip_nostr::kinds;
+use grip_nostr::{Event, kinds};
 use grip_relay::Members;
 use nostr::prelude::Keys;
 use tokio::sync::watch;
 
 use crate::{
-    admission::{Cause, Decision, Effect, Outcome, fake::*},
+    admission::{Cause, Decision, Effect, EventStatus, Outcome, fake::*},
     policy::ArchiveMode,
 };
 
@@ -296,9 +296,10 @@ fn g01_18_a_newer_version_that_leaves_this_server_evicts_the_held_one_and_its_st
     view.take(&listing(&keys, &[], 100));
     let waiting = state(&keys, &[("refs/heads/main", oid(1))], 100);
     view.take(&waiting);
-    let decision = view.take(&elsewhere(&keys, &[], 200));
+    let newer = elsewhere(&keys, &[], 200);
+    let decision = view.take(&newer);
     assert_eq!(refusal(&decision).0, Cause::NotListed);
-    decision.must_do(&Effect::EvictAnnouncement(addr(&keys)));
+    decision.must_do(&leave(newer, Some(EventStatus::Held)));
     assert!(view.held.is_empty());
 }
 
@@ -316,14 +317,39 @@ fn g01_18_states_stay_while_another_owner_uses_them() {
 #[test]
 fn g01_15a_6_leaving_with_a_served_announcement_withdraws_the_repository() {
     let (view, owner) = FakeView::hosted(&[]);
-    let decision = view.ask(&elsewhere(&owner, &[], 200));
+    let newer = elsewhere(&owner, &[], 200);
+    let decision = view.ask(&newer);
     assert_eq!(refusal(&decision).0, Cause::NotListed);
-    let [Effect::RememberDeparture(left), Effect::Withdraw(withdrawn)] = &decision.effects[..]
-    else {
-        panic!("{:?}", decision.effects);
-    };
-    assert_eq!(left.created_at.as_secs(), 200);
-    assert_eq!(*withdrawn, addr(&owner));
+    let expected = leave(newer, Some(EventStatus::Served));
+    assert_eq!(decision.effects, [expected]);
+}
+
+/// Nothing is here any more, and what came between the two departures is replayed.
+#[test]
+fn g01_15a_6_a_later_departure_takes_the_place_of_the_one_that_is_remembered() {
+    let keys = Keys::generate();
+    let mut view = FakeView::new();
+    view.take(&listing(&keys, &[], 100));
+    for left_at in [200, 400] {
+        view.take(&elsewhere(&keys, &[], left_at));
+        let between = view.ask(&listing(&keys, &[], left_at - 50));
+        let (cause, text) = refusal(&between);
+        assert_eq!(cause, Cause::Superseded, "{text}");
+    }
+    assert_eq!(view.taken(&listing(&keys, &[], 500)), Outcome::Hold);
+}
+
+/// Whoever has had nothing here has nothing remembered of them.
+#[test]
+fn g01_15a_6_an_announcement_of_a_stranger_on_another_server_is_no_departure() {
+    let view = FakeView::new();
+    let decision = view.ask(&elsewhere(&Keys::generate(), &[], 200));
+    assert_eq!(decision.effects, []);
+}
+
+fn leave(by: Event, of: Option<EventStatus>) -> Effect {
+    let by = Box::new(by);
+    Effect::Leave { by, of }
 }
 
 #[test]
@@ -370,7 +396,7 @@ fn grasp_08_a_private_announcement_is_refused_even_from_a_maintainer() {
     let (cause, text) = refusal(&decision);
     assert_eq!(cause, Cause::Private);
     assert!(text.starts_with("blocked: "), "{text}");
-    decision.must_do(&Effect::EvictAnnouncement(addr(&keys)));
+    decision.must_do(&leave(private, Some(EventStatus::Held)));
 }
 
 /// G08-12, G08-19: a private service takes announcements of members alone, flagged or not.

@@ -2,7 +2,10 @@ use grip_nostr::{Event, Kind, kinds};
 use grip_testkit::http::must_contain;
 use nostr::prelude::Keys;
 
-use crate::admission::{Cause, Effect, Outcome, fake::*};
+use crate::{
+    admission::{Cause, Effect, Outcome, fake::*},
+    departures::Departure,
+};
 
 const MAIN: &str = "refs/heads/main";
 
@@ -193,4 +196,16 @@ fn g01_57_deleting_an_announcement_of_another_server_archives_nothing() {
     // The end of a day that has not begun is nothing.
     let effects = [Effect::EndGrace(addr(&m)), Effect::Reexamine(identifier())];
     assert_eq!(decision.effects, effects);
+}
+
+/// A ban that was taken back leaves a departure by the very announcement that is served again.
+#[test]
+fn g01_106_nobody_has_left_by_the_announcement_that_is_served() {
+    let (mut view, owner) = FakeView::hosted(&[]);
+    let departure = Departure::by(&view.served[0]);
+    view.departures.insert(addr(&owner), departure);
+    view.serve(&state(&owner, &[(MAIN, oid(1))], 100));
+    let decision = view.ask(&delete_address(&owner, &owner, 30618, 500));
+    assert_eq!(decision.outcome, Outcome::Serve);
+    assert_eq!(decision.effects, [Effect::Reexamine(identifier())]);
 }

@@ -103,17 +103,23 @@ async fn a_node_with_every_kind_of_damage_starts_serves_names_and_heals() -> Res
 }
 
 /// What only reading everything can find is found when somebody fetches it: told in the log, shown as
-/// degraded with the repository's name, and served again once it is whole.
-#[tokio::test]
+/// degraded with the repository's name, and served again once another host has brought it.
+#[tokio::test(flavor = "multi_thread")]
 async fn damage_that_a_start_does_not_see_is_noticed_when_a_fetch_fails() -> Result<()> {
-    let often = [("GRIPFAST_PURGATORY_SWEEP_INTERVAL", "1s")];
+    let often = [FETCHING, &[("GRIPFAST_PURGATORY_SWEEP_INTERVAL", "1s")]].concat();
     let mut node = Node::start_with(BINARY, &often).await?;
+    let host = RemoteHost::start("127.0.11.2").await?;
     let (sound, harmed) = (LocalProject::new("sound")?, LocalProject::new("harmed")?);
     sound.publish(&node, 5).await?;
-    harmed.publish(&node, 5).await?;
+    let url = host.host(&harmed.tree, "harmed")?;
+    let mut relay = node.connect().await?;
+    let announcement = harmed.announcement_at(&[&node], &[url], 10);
+    relay.publish_ok(&announcement).await?;
+    relay.publish_ok(&harmed.state(10)).await?;
+    harmed.push(&node).await?;
+    let gate = host.hold("harmed");
     node.stop().await?;
     let files = Files::new(&node.data_dir(), &harmed.owner.npub(), "harmed");
-    let whole = files.contents()?;
     let is_meant = |it: &&grip_testkit::damage::Damage| it.name == "bit flipped in a pack";
     let kind = DAMAGE.iter().find(is_meant).context("a kind of damage")?;
     kind.harm(&files)?;
@@ -132,13 +138,13 @@ async fn damage_that_a_start_does_not_see_is_noticed_when_a_fetch_fails() -> Res
     let is_told = |line: &str| line.contains("ERROR") && line.contains("repository is damaged");
     ensure!(log.lines().any(is_told), "{log}");
     serves(&node, &sound).await?;
-    for (path, content) in whole {
-        if path.extension().is_some_and(|it| it == "pack") {
-            std::fs::write(path, content)?;
-        }
-    }
-    node.run(&["check", "--full"]).await?;
-    serves(&node, &harmed).await
+    gate.open();
+    until_ok("it is healed", async || {
+        serves(&node, &harmed).await?;
+        Ok(Some(()))
+    })
+    .await?;
+    node.run(&["check", "--full"]).await.map(drop)
 }
 
 /// A clone has the whole history.
