@@ -30,7 +30,7 @@ pub(crate) use concerned::{by_request, concerned, own_identifier};
 pub(crate) use decision::HELD;
 pub(crate) use decision::{Cause, ClearedRefs, Decision, Effect, Outcome, Reason, Step};
 pub(crate) use pull_request::{
-    Receiver, contributor_repositories, is_banned, is_relevant, targets,
+    Receiver, by_maintainer, contributor_repositories, is_banned, is_relevant, targets,
 };
 pub(crate) use state::effective_state;
 pub(crate) use view::{Found, HeldState, RequestRefs, View, ViewError};

@@ -1,6 +1,10 @@
 //! The repositories hosted here, in memory: every git request asks.
 
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Bound,
+    sync::Arc,
+};
 
 use grip_nostr::{PublicKey, RepoAddr};
 use grip_tasks::ChangeSet;
@@ -27,13 +31,64 @@ pub enum RepositoryStatus {
 /// Its size is that of the repositories on disk, which admission bounds.
 #[derive(Default)]
 pub(crate) struct HostedRepositories {
-    owners: RwLock<BTreeMap<Identifier, BTreeMap<PublicKey, RepositoryStatus>>>,
+    owners: RwLock<Owners>,
     /// Those whose tags have moved or that are served from now on, or no more.
     pub(crate) tags: Arc<ChangeSet<RepoAddr>>,
     /// Those for which other events speak than before, or that are served from now on, or no more.
     pub(crate) events: Arc<ChangeSet<RepoAddr>>,
     /// Wakes the tasks that follow repositories on other relays.
     pub(crate) followed: Notify,
+}
+
+#[derive(Default)]
+struct Owners {
+    by_identifier: BTreeMap<Identifier, BTreeMap<PublicKey, RepositoryStatus>>,
+    /// How many of each key: asked for every event that a client sends.
+    of_key: HashMap<PublicKey, Owned>,
+}
+
+/// How many repositories a key has here. One that has none leaves the map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Owned {
+    served: usize,
+    held: usize,
+}
+
+impl Owned {
+    fn of(&mut self, status: RepositoryStatus) -> &mut usize {
+        match status {
+            RepositoryStatus::Served => &mut self.served,
+            RepositoryStatus::Held => &mut self.held,
+        }
+    }
+}
+
+impl Owners {
+    fn set(&mut self, addr: &RepoAddr, status: RepositoryStatus) -> Option<RepositoryStatus> {
+        let of_identifier = self.by_identifier.entry(addr.identifier.clone());
+        let before = of_identifier.or_default().insert(addr.owner, status);
+        let owned = self.of_key.entry(addr.owner).or_default();
+        *owned.of(status) += 1;
+        if let Some(before) = before {
+            *owned.of(before) -= 1;
+        }
+        before
+    }
+
+    fn remove(&mut self, addr: &RepoAddr) -> Option<RepositoryStatus> {
+        let of_identifier = self.by_identifier.get_mut(&addr.identifier)?;
+        let before = of_identifier.remove(&addr.owner)?;
+        if of_identifier.is_empty() {
+            self.by_identifier.remove(&addr.identifier);
+        }
+        if let Some(owned) = self.of_key.get_mut(&addr.owner) {
+            *owned.of(before) -= 1;
+            if *owned == Owned::default() {
+                self.of_key.remove(&addr.owner);
+            }
+        }
+        Some(before)
+    }
 }
 
 impl HostedRepositories {
@@ -43,33 +98,30 @@ impl HostedRepositories {
             return None;
         }
         let owners = self.owners.read();
-        owners.get(&addr.identifier)?.get(&addr.owner).copied()
+        let of_identifier = owners.by_identifier.get(&addr.identifier)?;
+        of_identifier.get(&addr.owner).copied()
     }
 
     /// The owners who have a repository of this identifier here.
     pub(crate) fn owners(&self, identifier: &Identifier) -> BTreeMap<PublicKey, RepositoryStatus> {
         let owners = self.owners.read();
-        owners.get(identifier).cloned().unwrap_or_default()
+        let of_identifier = owners.by_identifier.get(identifier);
+        of_identifier.cloned().unwrap_or_default()
     }
 
     /// Says whether somebody has a repository here, served or held.
     pub(crate) fn is_owner(&self, key: &PublicKey) -> bool {
-        let owners = self.owners.read();
-        owners.values().any(|of_one| of_one.contains_key(key))
+        self.owners.read().of_key.contains_key(key)
     }
 
     /// Says whether somebody has a repository that is served here.
     pub(crate) fn has_served(&self, key: &PublicKey) -> bool {
         let owners = self.owners.read();
-        let mut of_each = owners.values();
-        of_each.any(|of_one| is_served(of_one.get(key).copied()))
+        owners.of_key.get(key).is_some_and(|owned| owned.served > 0)
     }
 
     pub(crate) fn set(&self, addr: &RepoAddr, status: RepositoryStatus) {
-        let mut owners = self.owners.write();
-        let of_identifier = owners.entry(addr.identifier.clone()).or_default();
-        let before = of_identifier.insert(addr.owner, status);
-        drop(owners);
+        let before = self.owners.write().set(addr, status);
         if before != Some(status) {
             self.followed.notify_one();
         }
@@ -79,16 +131,10 @@ impl HostedRepositories {
     }
 
     pub(crate) fn remove(&self, addr: &RepoAddr) {
-        let mut owners = self.owners.write();
-        let Some(of_identifier) = owners.get_mut(&addr.identifier) else {
-            return;
-        };
-        let before = of_identifier.remove(&addr.owner);
-        if of_identifier.is_empty() {
-            owners.remove(&addr.identifier);
+        let before = self.owners.write().remove(addr);
+        if before.is_some() {
+            self.followed.notify_one();
         }
-        drop(owners);
-        self.followed.notify_one();
         if is_served(before) {
             self.came_or_went(addr);
         }
@@ -101,17 +147,27 @@ impl HostedRepositories {
 
     /// Notes that other events may speak for the served repositories of `identifier`.
     pub(crate) fn events_changed(&self, identifier: &Identifier) {
-        for (owner, status) in self.owners(identifier) {
-            if is_served(Some(status)) {
-                self.events.add(&RepoAddr::new(owner, identifier.clone()));
+        self.events_changed_of(identifier, self.owners(identifier).into_keys());
+    }
+
+    /// The same for those of some owners.
+    pub(crate) fn events_changed_of(
+        &self,
+        identifier: &Identifier,
+        owners: impl IntoIterator<Item = PublicKey>,
+    ) {
+        for owner in owners {
+            let addr = RepoAddr::new(owner, identifier.clone());
+            if is_served(self.status(&addr)) {
+                self.events.add(&addr);
             }
         }
     }
 
     pub(crate) fn all(&self) -> Vec<(RepoAddr, RepositoryStatus)> {
         let owners = self.owners.read();
-        owners
-            .iter()
+        let by_identifier = owners.by_identifier.iter();
+        by_identifier
             .flat_map(|(identifier, of_identifier)| {
                 of_identifier
                     .iter()
@@ -124,7 +180,7 @@ impl HostedRepositories {
     pub(crate) fn served_after(&self, after: Option<&RepoAddr>, limit: usize) -> Vec<RepoAddr> {
         let owners = self.owners.read();
         let from = after.map_or(Bound::Unbounded, |after| Bound::Included(&after.identifier));
-        let all = owners.range((from, Bound::Unbounded));
+        let all = owners.by_identifier.range((from, Bound::Unbounded));
         let all = all.flat_map(|(identifier, of_identifier)| {
             let served = of_identifier.iter().filter(|(_, it)| is_served(Some(**it)));
             served.map(move |(owner, _)| (identifier, owner))
@@ -138,7 +194,8 @@ impl HostedRepositories {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.owners.read().values().map(BTreeMap::len).sum()
+        let owners = self.owners.read();
+        owners.by_identifier.values().map(BTreeMap::len).sum()
     }
 }
 
@@ -179,8 +236,33 @@ mod tests {
         assert_eq!(hosted.len(), 1);
         hosted.remove(&addr);
         assert_eq!(hosted.status(&addr), None);
-        assert!(hosted.owners.read().is_empty() && hosted.all().is_empty());
-        assert!(hosted.owners(&identifier).is_empty());
+        let owners = hosted.owners.read();
+        assert!(owners.by_identifier.is_empty() && owners.of_key.is_empty());
+        drop(owners);
+        assert!(hosted.all().is_empty() && hosted.owners(&identifier).is_empty());
+    }
+
+    #[test]
+    fn a_key_owns_until_its_last_repository_goes() {
+        let hosted = HostedRepositories::default();
+        let key = Keys::generate().public_key();
+        let stands = || (hosted.is_owner(&key), hosted.has_served(&key));
+        let [a, b] = ["a", "b"].map(|name| RepoAddr::new(key, Identifier::parse(name).unwrap()));
+        assert_eq!(stands(), (false, false));
+        hosted.set(&a, RepositoryStatus::Held);
+        assert_eq!(stands(), (true, false));
+        for status in [RepositoryStatus::Served, RepositoryStatus::Served] {
+            hosted.set(&b, status);
+            assert_eq!(stands(), (true, true));
+        }
+        hosted.remove(&a);
+        assert_eq!(stands(), (true, true));
+        hosted.set(&b, RepositoryStatus::Held);
+        assert_eq!(stands(), (true, false));
+        for _ in 0..2 {
+            hosted.remove(&b);
+            assert_eq!(stands(), (false, false));
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tracing::Instrument as _;
 
 use crate::{
     Grasp,
-    admission::{Arrival, Decision, Effect, Outcome, Step, admit, own_identifier},
+    admission::{Arrival, Decision, Effect, Outcome, Step, admit, by_maintainer, own_identifier},
     error::GraspError,
     grasp::{Core, timestamp},
     node_view::NodeView,
@@ -90,7 +90,7 @@ impl WritePolicy for Grasp {
             // A pull request makes a ref in other people's repositories.
             Origin::Submitted => {
                 kinds::TAKEN_FROM_ANYBODY.contains(&event.kind)
-                    || (PullRequest::is_one(event) && !self.core.hosted.is_owner(&event.pubkey))
+                    || (PullRequest::is_one(event) && !self.core.is_by_maintainer(event))
             }
             // A profile that tags something comes with what was asked for, whatever its author. Of all
             // others, relays are asked for what relates to something here.
@@ -104,8 +104,11 @@ impl WritePolicy for Grasp {
             return Some(Share::Unrelated);
         }
         match source.origin {
-            // What is deferred has its bounds where it waits.
-            Origin::Submitted => (!self.defers(event)).then_some(Share::Related),
+            // What is deferred has its bounds where it waits; pull requests may wait for nothing.
+            Origin::Submitted => {
+                let is_bounded = self.defers(event) && !PullRequest::is_one(event);
+                (!is_bounded).then_some(Share::Related)
+            }
             // Who runs a relay can have any number of keys sign what relates to something here, and it
             // stays. The relays that the operator named are trusted with it.
             Origin::Synced => (!source.is_configured).then_some(Share::Synced),
@@ -179,6 +182,14 @@ impl Core {
         let policy = self.policy.load();
         let decision = self.look(|view| admit(event, view, &policy, arrival(source)))?;
         Ok(decision)
+    }
+
+    /// Says whether the author of a pull request maintains all that it names. What cannot be read is
+    /// not theirs. Blocks no longer than a few looks by key.
+    fn is_by_maintainer(&self, event: &Event) -> bool {
+        let policy = self.policy.load();
+        let judged = self.look(|view| by_maintainer(event, view, &policy));
+        judged.unwrap_or(false)
     }
 
     pub(crate) async fn decide(

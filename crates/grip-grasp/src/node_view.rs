@@ -4,7 +4,7 @@ use grip_git::ObjectKind;
 use grip_nostr::{
     Address, Event, EventId, Kind, PublicKey, RepoAddr, Timestamp, expiration, kinds,
 };
-use grip_purgatory::{CompactEvent, Phase, Purgatory, Waiting};
+use grip_purgatory::{AnnouncementEntry, CompactEvent, Phase, Purgatory, Waiting};
 use grip_store::EventView;
 use grip_types::{Identifier, Oid, RefName};
 
@@ -53,6 +53,43 @@ impl<'a> NodeView<'a> {
         let mut found = found.map_err(ViewError::new)?;
         found.retain(is_in_time);
         Ok(found)
+    }
+
+    /// Announcements that count nowhere by `policy` are left out.
+    fn read(
+        &self,
+        served: Vec<EventId>,
+        held: Vec<(CompactEvent, Phase)>,
+        policy: &Policy,
+    ) -> Result<Vec<KnownAnnouncement>, ViewError> {
+        let in_force = || self.core.policy.load_full();
+        let reader = self.core.announcements.reader(policy, in_force);
+        let mut known = Vec::new();
+        for id in served {
+            let read = reader.get(id, || self.events.get(&id).map_err(ViewError::new))?;
+            let in_time = read.filter(|it| is_in_time(&it.announcement.event));
+            known.extend(in_time.map(|read| KnownAnnouncement {
+                read,
+                status: EventStatus::Served,
+            }));
+        }
+        for (event, phase) in held {
+            let read = reader.get(event.id(), || Ok::<_, ViewError>(Some(event.unpack())))?;
+            let status = match phase {
+                Phase::Shown => EventStatus::Held,
+                Phase::Hidden => EventStatus::Hidden,
+            };
+            known.extend(read.map(|read| KnownAnnouncement { read, status }));
+        }
+        Ok(known)
+    }
+
+    fn shown<'e>(
+        &self,
+        entries: impl Iterator<Item = &'e AnnouncementEntry>,
+    ) -> impl Iterator<Item = (CompactEvent, Phase)> {
+        let shown = entries.filter(|entry| self.shows(&entry.held.id()));
+        shown.map(|entry| (entry.held.event.clone(), entry.phase))
     }
 
     fn shows(&self, id: &EventId) -> bool {
@@ -105,36 +142,29 @@ impl View for NodeView<'_> {
         identifier: &Identifier,
         policy: &Policy,
     ) -> Result<Vec<KnownAnnouncement>, ViewError> {
-        let in_force = || self.core.policy.load_full();
-        let reader = self.core.announcements.reader(policy, in_force);
-        let mut known = Vec::new();
         let served = self
             .events
             .ids_with_d(kinds::ANNOUNCEMENT, identifier.as_str());
-        for id in served.map_err(ViewError::new)? {
-            let read = reader.get(id, || self.events.get(&id).map_err(ViewError::new))?;
-            let in_time = read.filter(|it| is_in_time(&it.announcement.event));
-            known.extend(in_time.map(|read| KnownAnnouncement {
-                read,
-                status: EventStatus::Served,
-            }));
-        }
         // Parsed without the lock, which everything that waits shares.
-        let held: Vec<(CompactEvent, Phase)> = self.purgatory(|purgatory| {
+        let held = self.purgatory(|purgatory| {
             let entries = purgatory.announcements(identifier);
-            let shown = entries.filter(|entry| self.shows(&entry.held.id()));
-            let held = shown.map(|entry| (entry.held.event.clone(), entry.phase));
-            held.collect()
+            self.shown(entries).collect()
         })?;
-        for (event, phase) in held {
-            let read = reader.get(event.id(), || Ok::<_, ViewError>(Some(event.unpack())))?;
-            let status = match phase {
-                Phase::Shown => EventStatus::Held,
-                Phase::Hidden => EventStatus::Hidden,
-            };
-            known.extend(read.map(|read| KnownAnnouncement { read, status }));
-        }
-        Ok(known)
+        self.read(served.map_err(ViewError::new)?, held, policy)
+    }
+
+    fn announcements_of(
+        &self,
+        addr: &RepoAddr,
+        policy: &Policy,
+    ) -> Result<Vec<KnownAnnouncement>, ViewError> {
+        let served = self.events.latest_id(&Address::of_announcement(addr));
+        let served = served.map_err(ViewError::new)?.into_iter().collect();
+        let held = self.purgatory(|purgatory| {
+            let entry = purgatory.find_announcement(addr);
+            self.shown(entry.into_iter()).collect()
+        })?;
+        self.read(served, held, policy)
     }
 
     fn held_announcement(&self, addr: &RepoAddr) -> Result<Option<Event>, ViewError> {

@@ -40,6 +40,9 @@ pub(crate) use states::{Plan, served_states, served_states_of};
 /// Authors of released events that the log names.
 const MAX_LOGGED: usize = 10;
 
+/// Repositories that are served from now on and are settled each for itself. Of more, all of the name are.
+const MAX_SCOPES: usize = 4;
+
 /// What made data available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataSource {
@@ -67,6 +70,9 @@ pub struct Released {
     /// Who signed them, for the log.
     #[serde(skip)]
     pub(crate) authors: BTreeSet<PublicKey>,
+    /// The owners of the announcements among them.
+    #[serde(skip)]
+    pub(crate) announced: BTreeSet<PublicKey>,
     /// Events that waited and are refused now, or that the store did not take, their time being over for
     /// example: refs may have been set by them.
     #[serde(skip)]
@@ -87,10 +93,14 @@ impl Released {
         self.refs_deleted += moved.deleted;
     }
 
-    /// Says whether refs may have to follow: of a repository that is served from now on, or of a state
-    /// that is not served after all.
-    pub(crate) fn needs_settling(&self) -> bool {
-        self.announcements_released > 0 || self.not_served > 0
+    /// Where refs may have to follow: of a repository that is served from now on, or, wherever it was
+    /// applied, of a state that is not served after all.
+    pub(crate) fn to_settle(&self) -> Vec<Scope> {
+        if self.not_served > 0 || self.announced.len() > MAX_SCOPES {
+            return vec![Scope::All];
+        }
+        let owners = self.announced.iter();
+        owners.map(|owner| Scope::DependingOn(*owner)).collect()
     }
 
     /// The npubs of their authors, the first few.
@@ -260,8 +270,7 @@ impl Core {
         let policy = self.policy.load();
         let announcements = self.look(|view| Announcements::load(identifier, view, &policy))?;
         let anybody = announcements.maintainers(|_| true);
-        let mut reached = announcements.maintainers(|status| status == EventStatus::Served);
-        let (mut ready, mut empty) = (BTreeSet::new(), Vec::new());
+        let (mut ready, mut empty, mut reached) = (BTreeSet::new(), Vec::new(), BTreeSet::new());
         let of_scope = scope.owners(&announcements);
         let of_scope = of_scope.map(|owners| announcements.awaited_of(&owners));
         for event in states {
@@ -292,6 +301,9 @@ impl Core {
             }
         }
         // One without refs counts once something of its repository is served.
+        if !empty.is_empty() {
+            reached.extend(announcements.maintainers(|status| status == EventStatus::Served));
+        }
         let served = empty
             .into_iter()
             .filter(|event| reached.contains(&event.author()));

@@ -7,7 +7,7 @@ use crate::{
     admission::{Announcements, EventStatus, effective_state},
     error::GraspError,
     grasp::Core,
-    release::served_states,
+    release::served_states_of,
 };
 
 /// Most announcements of others that are handed out with a repository's own.
@@ -48,7 +48,7 @@ impl Core {
             return Ok(None);
         }
         let events = self.look(|view| {
-            let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
+            let announcements = Announcements::load_of(addr, view, &self.policy.load())?;
             let served = |key| match announcements.of(key) {
                 Some((announcement, EventStatus::Served)) => Some(announcement.event.clone()),
                 _ => None,
@@ -59,7 +59,8 @@ impl Core {
             let set = announcements.set_of(&addr.owner);
             let others = set.iter().filter(|key| **key != addr.owner);
             let others = others.filter_map(served).take(MAX_OTHERS).collect();
-            let states = served_states(&addr.identifier, view)?;
+            let members = set.iter().copied().collect();
+            let states = served_states_of(&addr.identifier, &members, view)?;
             let state = effective_state(&set, &states).map(|state| state.event.clone());
             Ok(Some(RepositoryEvents {
                 announcement,

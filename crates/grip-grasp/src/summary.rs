@@ -16,7 +16,7 @@ use crate::{
     admission::{Announcements, View, ViewError, effective_state},
     error::GraspError,
     grasp::{Core, now},
-    release::served_states,
+    release::served_states_of,
 };
 
 /// How many refs a summary lists; the counts are always whole.
@@ -185,7 +185,7 @@ impl Core {
             withdrawn_until: self.withdrawals.until(addr).map(|until| until.get()),
         };
         self.look(|view| {
-            let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
+            let announcements = Announcements::load_of(addr, view, &self.policy.load())?;
             if let Some((announcement, _)) = announcements.of(&addr.owner) {
                 let policy = self.policy.load();
                 summary.announce(announcement, &policy.service);
@@ -228,7 +228,8 @@ impl RepositorySummary {
         keys.sort_by_key(|key| **key != addr.owner);
         self.maintainers = keys.into_iter().map(npub).collect();
         self.roles = set.in_words(npub);
-        let states = served_states(&addr.identifier, view)?;
+        let members = set.iter().copied().collect();
+        let states = served_states_of(&addr.identifier, &members, view)?;
         self.state = effective_state(&set, &states).map(|state| StateFacts {
             id: state.event.id.to_hex(),
             author: npub(&state.event.pubkey),

@@ -31,11 +31,15 @@ const PER_NETWORK: usize = 8;
 const PER_NETWORK_IN_FAMILY: usize = 4;
 
 /// The most that is held. What would go beyond is refused with [`Full`]; nothing held is dropped
-/// to make room, since it was acknowledged, but announcements that nobody has pushed to.
+/// to make room, since it was acknowledged, but announcements that nobody has pushed to, and what
+/// an author's own newer state stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Events of one author. Default 100. As many may be wanted beside; there the author's own
-    /// oldest is given up for a new one.
+    /// Events of one author. Default 100; for a state beyond it the author's oldest pull request is
+    /// given up, or an earlier state of that name ([`Purgatory::give_way_to_state`]). As many may be
+    /// wanted beside; there the author's own oldest is given up for a new one.
+    ///
+    /// [`Purgatory::give_way_to_state`]: crate::Purgatory::give_way_to_state
     pub per_author: usize,
     /// Memory of those. Default 16 MiB.
     pub per_author_bytes: usize,

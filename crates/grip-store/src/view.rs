@@ -30,6 +30,9 @@ pub trait EventView {
     /// The version of a replaceable or addressable event that is served.
     fn latest(&self, address: &Address) -> Result<Option<Event>, StoreError>;
 
+    /// The id of the same, of which no more than the head is read.
+    fn latest_id(&self, address: &Address) -> Result<Option<EventId>, StoreError>;
+
     /// The served version of each author, ordered by author.
     fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError>;
 
@@ -109,6 +112,16 @@ impl<T: Transaction> EventView for T {
         let lookup = self.lookup();
         let key = keys::address_key_of(address);
         lookup.event(lookup.serial_in(lookup.tables.addresses, &key)?)
+    }
+
+    fn latest_id(&self, address: &Address) -> Result<Option<EventId>, StoreError> {
+        let lookup = self.lookup();
+        let key = keys::address_key_of(address);
+        let Some(serial) = lookup.serial_in(lookup.tables.addresses, &key)? else {
+            return Ok(None);
+        };
+        let record = lookup.record(&serial)?;
+        Ok(Some(EventId::from_byte_array(*record.id())))
     }
 
     fn with_d(&self, kind: Kind, d: &str) -> Result<Vec<Event>, StoreError> {

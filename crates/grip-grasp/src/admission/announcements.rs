@@ -1,7 +1,7 @@
 //! The announcements of one identifier, served and held, and whom they trust.
 
 use std::{
-    cell::Cell,
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -68,15 +68,45 @@ impl Announcements {
         view: &dyn View,
         policy: &Policy,
     ) -> Result<Self, ViewError> {
-        let mut all = Self {
-            identifier: identifier.clone(),
-            rule: policy.maintainer_rule,
-            by_author: BTreeMap::new(),
-        };
+        let mut all = Self::none(identifier, policy);
         for known in view.announcements(identifier, policy)? {
             all.add(known);
         }
         Ok(all)
+    }
+
+    /// Those alone on which depends who maintains one repository, by the rule in force and by the legacy
+    /// one: what strangers have under the same name costs nothing.
+    pub(crate) fn load_of(
+        addr: &RepoAddr,
+        view: &dyn View,
+        policy: &Policy,
+    ) -> Result<Self, ViewError> {
+        let mut all = Self::none(&addr.identifier, policy);
+        let mut read = BTreeSet::new();
+        loop {
+            let mut asked = all.asked_for(all.rule, &addr.owner);
+            asked.extend(all.asked_for(MaintainerRule::Legacy, &addr.owner));
+            let unread: Vec<PublicKey> = asked.difference(&read).copied().collect();
+            if unread.is_empty() {
+                return Ok(all);
+            }
+            for author in unread {
+                let of_author = RepoAddr::new(author, addr.identifier.clone());
+                for known in view.announcements_of(&of_author, policy)? {
+                    all.add(known);
+                }
+                read.insert(author);
+            }
+        }
+    }
+
+    fn none(identifier: &Identifier, policy: &Policy) -> Self {
+        Self {
+            identifier: identifier.clone(),
+            rule: policy.maintainer_rule,
+            by_author: BTreeMap::new(),
+        }
     }
 
     fn add(&mut self, known: KnownAnnouncement) {
@@ -149,18 +179,21 @@ impl Announcements {
     /// The owners here whose maintainers depend on what `author` announces, the author among them. Of
     /// all who use the same name these are the ones that an announcement of his can concern.
     pub(crate) fn depending_on(&self, author: &PublicKey) -> BTreeSet<PublicKey> {
-        let depends = |owner: &PublicKey| {
-            let is_asked_for = Cell::new(false);
-            maintainer_set(self.rule, owner, |key| {
-                is_asked_for.set(is_asked_for.get() || key == author);
-                Some(self.of(key)?.0)
-            });
-            is_asked_for.get()
-        };
+        let depends = |owner: &PublicKey| self.asked_for(self.rule, owner).contains(author);
         let mut owners: BTreeSet<PublicKey> = self.hosted().map(|addr| addr.owner).collect();
         owners.retain(depends);
         owners.insert(*author);
         owners
+    }
+
+    /// The keys whose announcements decide who maintains `owner`'s repository.
+    fn asked_for(&self, rule: MaintainerRule, owner: &PublicKey) -> BTreeSet<PublicKey> {
+        let asked = RefCell::new(BTreeSet::new());
+        maintainer_set(rule, owner, |key| {
+            asked.borrow_mut().insert(*key);
+            Some(self.of(key)?.0)
+        });
+        asked.into_inner()
     }
 
     /// The keys whose states move `owner`'s refs.
@@ -340,4 +373,44 @@ pub(super) fn outdated(event: &Event, known: &Event) -> Option<Reason> {
             "a newer version is already here; sign this again with a later created_at if it is meant to count",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use nostr::prelude::Keys;
+
+    use super::*;
+    use crate::admission::fake::{FakeView, addr, elsewhere, listing};
+
+    #[test]
+    fn who_maintains_a_repository_is_found_out_without_strangers_of_its_name() {
+        let keys: Vec<Keys> = (0..5).map(|_| Keys::generate()).collect();
+        let [owner, second, third, silent, held] = &keys[..] else {
+            unreachable!()
+        };
+        for mut view in [FakeView::new(), FakeView::reciprocal()] {
+            view.serve(&listing(owner, &[second, silent], 100));
+            view.serve(&listing(second, &[owner, third, held], 100));
+            view.serve(&elsewhere(third, &[second], 100));
+            view.hold(&listing(held, &[second], 100));
+            for _ in 0..300 {
+                view.serve(&listing(&Keys::generate(), &[owner], 100));
+            }
+            let all = Announcements::load(&addr(owner).identifier, &view, &view.policy).unwrap();
+            for owner in keys.iter().filter(|it| *it != silent) {
+                view.reads.set(0);
+                let own = Announcements::load_of(&addr(owner), &view, &view.policy).unwrap();
+                assert!(view.reads.get() <= keys.len(), "{}", view.reads.get());
+                let key = owner.public_key();
+                let set = own.set_of(&key);
+                assert_eq!(set, all.set_of(&key));
+                assert!(set.contains(&third.public_key()));
+                assert_eq!(own.legacy_set_of(&key), all.legacy_set_of(&key));
+                assert_eq!(
+                    own.of(&key).map(|(_, status)| status),
+                    all.of(&key).map(|(_, status)| status)
+                );
+            }
+        }
+    }
 }

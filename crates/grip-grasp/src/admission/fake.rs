@@ -174,6 +174,14 @@ impl FakeView {
         event.clone()
     }
 
+    fn status_of_held(&self, event: &Event) -> EventStatus {
+        if self.hidden.contains(&event.id) {
+            EventStatus::Hidden
+        } else {
+            EventStatus::Held
+        }
+    }
+
     pub(crate) fn has(&mut self, oids: &[Oid]) {
         self.objects
             .extend(oids.iter().map(|oid| (*oid, Found::Commit)));
@@ -284,12 +292,9 @@ impl View for FakeView {
     ) -> Result<Vec<KnownAnnouncement>, ViewError> {
         let served = of_kind(&self.served, kinds::ANNOUNCEMENT, identifier);
         let served = served.map(|event| (event, EventStatus::Served));
-        let held = of_kind(&self.held, kinds::ANNOUNCEMENT, identifier).map(|event| {
-            let status = if self.hidden.contains(&event.id) {
-                EventStatus::Hidden
-            } else {
-                EventStatus::Held
-            };
+        let held = of_kind(&self.held, kinds::ANNOUNCEMENT, identifier);
+        let held = held.map(|event| {
+            let status = self.status_of_held(&event);
             (event, status)
         });
         let known = served.chain(held).filter_map(|(event, status)| {
@@ -297,6 +302,23 @@ impl View for FakeView {
             Some(KnownAnnouncement { read, status })
         });
         Ok(known.collect())
+    }
+
+    fn announcements_of(
+        &self,
+        addr: &RepoAddr,
+        policy: &Policy,
+    ) -> Result<Vec<KnownAnnouncement>, ViewError> {
+        let known = |events: &[Event], status: fn(&Self, &Event) -> EventStatus| {
+            let mut events = of_kind(events, kinds::ANNOUNCEMENT, &addr.identifier);
+            let event = events.find(|event| event.pubkey == addr.owner)?;
+            let read = ReadAnnouncement::read(self.read(&event), policy)?;
+            let status = status(self, &event);
+            Some(KnownAnnouncement { read, status })
+        };
+        let served = known(&self.served, |_, _| EventStatus::Served);
+        let held = known(&self.held, Self::status_of_held);
+        Ok(served.into_iter().chain(held).collect())
     }
 
     fn held_announcement(&self, addr: &RepoAddr) -> Result<Option<Event>, ViewError> {

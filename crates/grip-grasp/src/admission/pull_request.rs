@@ -111,6 +111,29 @@ pub(super) fn judge(
     Ok(trail.end(Outcome::Serve))
 }
 
+/// Says whether the author of a pull request maintains each served repository that it names by `a`. One
+/// of his own beside another's makes no difference to the other.
+pub(crate) fn by_maintainer(
+    event: &Event,
+    view: &dyn View,
+    policy: &Policy,
+) -> Result<bool, ViewError> {
+    let Ok(request) = PullRequest::parse(event.clone()) else {
+        return Ok(false);
+    };
+    if names_too_many(&request) {
+        return Ok(false);
+    }
+    let targets = served(&request.targets, view, policy)?;
+    for target in &targets {
+        let announcements = Announcements::load_of(target, view, policy)?;
+        if !announcements.set_of(&target.owner).contains(&event.pubkey) {
+            return Ok(false);
+        }
+    }
+    Ok(!targets.is_empty())
+}
+
 /// Says whether a pull request is refused for what it names, whatever is here.
 pub(super) fn names_too_many(request: &PullRequest) -> bool {
     request.targets.len() > MAX_TARGETS || spans_too_many(&request.targets)
@@ -191,7 +214,7 @@ impl<'a> Receiver<'a> {
         let maintainers = if repository.is_contributor() {
             None
         } else {
-            let announcements = Announcements::load(&repository.identifier, view, policy)?;
+            let announcements = Announcements::load_of(repository, view, policy)?;
             let is_reachable = announcements.hosted().any(|it| it == *repository);
             is_reachable.then(|| announcements.set_of(&repository.owner))
         };

@@ -46,6 +46,13 @@ pub(crate) trait View {
         policy: &Policy,
     ) -> Result<Vec<KnownAnnouncement>, ViewError>;
 
+    /// The same of one author: none, the one that is served or held, or both.
+    fn announcements_of(
+        &self,
+        addr: &RepoAddr,
+        policy: &Policy,
+    ) -> Result<Vec<KnownAnnouncement>, ViewError>;
+
     /// The held announcement of a repository, hidden or not.
     fn held_announcement(&self, addr: &RepoAddr) -> Result<Option<Event>, ViewError>;
 

@@ -72,8 +72,8 @@ impl Core {
         identifier: &Identifier,
         released: &Released,
     ) {
-        if released.needs_settling() {
-            self.settle(identifier).await;
+        for scope in released.to_settle() {
+            self.settle_in(identifier, scope).await;
         }
     }
 
@@ -86,8 +86,8 @@ impl Core {
         let releasing = self.release_in(identifier, DataSource::Announcement, scope);
         let released = releasing.await;
         released.log(identifier);
-        // What was released may be anybody's.
-        let scope = if released.needs_settling() {
+        // The announcements that were released are of this scope. A state that was not may be anybody's.
+        let scope = if released.not_served > 0 {
             Scope::All
         } else {
             scope

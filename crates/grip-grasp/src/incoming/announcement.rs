@@ -158,7 +158,8 @@ impl Core {
         let view = NodeView::new(self, &events);
         let before = Announcements::load(identifier, &view, &policy)?;
         let after = before.with(announcement, EventStatus::Served, &policy);
-        self.realign(identifier, &before, &after, &view).map(drop)
+        let of = (identifier, &announcement.event.pubkey);
+        self.realign(of, (&before, &after), &view).map(drop)
     }
 
     fn hold_announcement<'a>(

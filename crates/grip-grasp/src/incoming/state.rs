@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use grip_git::Prepared;
 use grip_nostr::{Event, RepoAddr};
-use grip_purgatory::Phase;
+use grip_purgatory::{Phase, Provenance, Purgatory};
 use grip_relay::Answer;
 use grip_types::{EventSource, Identifier};
 use tokio::time::{Instant, timeout_at};
@@ -140,12 +140,25 @@ impl Core {
         source: EventSource,
         prepared: Option<Prepared>,
     ) -> Result<Answer, GraspError> {
-        let (copy, name) = (event.clone(), identifier(event));
-        let (from, held_text) = (decision.provenance(source), decision.held_text);
-        self.hold(event.id, vec![name.clone()], |purgatory, _| {
-            purgatory.add_state(copy, name, from, now())
-        })
-        .await?;
+        let (name, held_text) = (identifier(event), decision.held_text);
+        let from = decision.provenance(source);
+        let hold = || {
+            let (copy, name, from) = (event.clone(), name.clone(), from.clone());
+            self.hold(event.id, vec![name.clone()], |purgatory, _| {
+                purgatory.add_state(copy, name, from, now())
+            })
+        };
+        match hold().await {
+            Err(GraspError::Full(full)) => {
+                if !self.give_way_to(event, &name, from.clone()).await? {
+                    return Err(full.into());
+                }
+                hold().await?;
+                // Refs may rest on what has given way.
+                self.settle_after(&name, event.pubkey).await;
+            }
+            held => held?,
+        }
         drop(self.answer(event, &decision));
         self.carry_out_prepared(decision.effects, prepared).await?;
         if self.policy.load().archive.read_only {
@@ -154,6 +167,23 @@ impl Core {
                 .await?;
         }
         Ok(Answer::accepted(held_text))
+    }
+
+    /// Ends the time of what the author of a state holds beside it, if that makes room for it.
+    async fn give_way_to(
+        self: &Arc<Self>,
+        event: &Event,
+        name: &Identifier,
+        from: Provenance,
+    ) -> Result<bool, GraspError> {
+        let give_way =
+            |purgatory: &mut Purgatory| purgatory.give_way_to_state(event, name, from, now());
+        let expired = self.held(give_way).await?;
+        let count = expired.len();
+        if count > 0 {
+            tracing::info!(identifier = %name, id = %event.id, count, "older events of its author gave way to a state");
+        }
+        Ok(count > 0)
     }
 }
 

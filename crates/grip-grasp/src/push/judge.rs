@@ -165,7 +165,7 @@ impl Core {
             return Ok(BTreeSet::new());
         }
         let addr = &push.addr;
-        let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
+        let announcements = Announcements::load_of(addr, view, &self.policy.load())?;
         let maintainers = announcements.set_of(&addr.owner);
         let mut strangers = BTreeSet::new();
         for (id, _) in fresh {
@@ -205,8 +205,7 @@ impl Core {
         if !push.moves_state_refs() {
             return Ok(Candidates::default());
         }
-        let identifier = &push.addr.identifier;
-        let announcements = Announcements::load(identifier, view, &self.policy.load())?;
+        let announcements = Announcements::load_of(&push.addr, view, &self.policy.load())?;
         self.candidates_by(&announcements.set_of(&push.addr.owner), push, view)
     }
 
@@ -223,7 +222,7 @@ impl Core {
         if !push.moves_state_refs() {
             return Ok(None);
         }
-        let announcements = Announcements::load(&addr.identifier, view, &self.policy.load())?;
+        let announcements = Announcements::load_of(addr, view, &self.policy.load())?;
         let set = announcements.set_of(&addr.owner);
         let Some(legacy) = announcements.legacy_set_of(&addr.owner) else {
             return Ok(None);

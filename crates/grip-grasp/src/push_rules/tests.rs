@@ -385,7 +385,7 @@ fn g01_45_a_known_event_decides_about_its_ref() {
     }
 }
 
-/// Whose announcements they are, is the same for every event of a push, and costs what strangers stored.
+/// Whose announcements they are, is the same for every event of a push, and costs nothing of what strangers stored.
 #[test]
 fn announcements_are_read_once_however_many_events_a_push_names() {
     let mut view = FakeView::new();
@@ -406,7 +406,7 @@ fn announcements_are_read_once_however_many_events_a_push_names() {
     let known = known_events(&commands, &addr(&owner), &view, &view.policy).unwrap();
     let belongs = |it: &Known| matches!(it, Known::PullRequest { belongs: true, .. });
     assert_eq!(known.values().filter(|it| belongs(it)).count(), 200);
-    assert_eq!(view.reads.get(), 210, "10 announcements and 200 requests");
+    assert_eq!(view.reads.get(), 201, "an announcement and 200 requests");
 }
 
 #[test]

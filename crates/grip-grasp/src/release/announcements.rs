@@ -1,15 +1,15 @@
 //! Releasing announcements for which a served state speaks already.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
-use grip_nostr::{Address, Event, RepoAddr, State, supersedes};
+use grip_nostr::{Address, Event, PublicKey, RepoAddr, State, supersedes};
 use grip_purgatory::{CompactEvent, Phase};
 use grip_tasks::fault;
 use grip_types::Identifier;
 
 use super::{
     Released,
-    states::{has_all, served_states, served_states_of},
+    states::{has_all, served_states_of},
 };
 use crate::{
     admission::{Announcements, View, ViewError, effective_state},
@@ -57,21 +57,21 @@ impl Core {
             core.look(|view| {
                 // Once for all: strangers may hold many under the same name.
                 let announcements = Announcements::load(&identifier, view, &policy)?;
-                let owners = scope.owners(&announcements);
-                let states = match &owners {
-                    None => served_states(&identifier, view)?,
-                    Some(owners) => {
-                        let members = announcements.members_of(owners);
-                        served_states_of(&identifier, &members, view)?
-                    }
-                };
+                let mut owners: BTreeSet<PublicKey> =
+                    held.iter().map(|(addr, ..)| addr.owner).collect();
+                if let Some(of_scope) = scope.owners(&announcements) {
+                    owners = &owners & &of_scope;
+                }
+                // Whoever is served under the same name has nothing to say of these.
+                let members = announcements.members_of(&owners);
+                let states = served_states_of(&identifier, &members, view)?;
                 let known = Known {
                     announcements,
                     states,
                 };
                 let mut steps = Vec::new();
                 for (addr, event, phase) in held {
-                    if owners.as_ref().is_some_and(|it| !it.contains(&addr.owner)) {
+                    if !owners.contains(&addr.owner) {
                         continue;
                     }
                     let event = known.event(&addr, &event);

@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     hidden: Vec<RepoAddr>,
     /// Versions of the same author that it overtakes.
     overtaken: Vec<EventId>,
+    /// The owners for whose repositories it speaks, or the announcements that are served with it.
+    concerned: BTreeSet<PublicKey>,
 }
 
 impl Core {
@@ -132,6 +134,7 @@ impl Core {
             align,
             announcements,
             overtaken,
+            concerned,
             ..
         } = plan;
         let state = Arc::new(state);
@@ -147,7 +150,7 @@ impl Core {
         if self.is_served_now(&puts[announcements.len()], &state.event, released) {
             released.states_released += 1;
         }
-        self.hosted.events_changed(identifier);
+        self.hosted.events_changed_of(identifier, concerned);
         self.forget(|purgatory| {
             let announcements = announcements.iter().map(|(addr, _)| addr);
             purgatory.remove_served_state(identifier, &state.event, &overtaken, announcements)
@@ -196,6 +199,7 @@ impl Core {
     ) -> Result<(), GraspError> {
         if self.is_served_now(put, event, released) {
             released.announcements_released += 1;
+            released.announced.insert(addr.owner);
             self.hosted.set(addr, RepositoryStatus::Served);
         } else if matches!(put, Put::Expired) {
             self.remember_departure(addr, event).await?;
@@ -222,17 +226,19 @@ impl Core {
     }
 
     /// Brings the repositories whose effective served state differs between `before` and `after`
-    /// to the new one (G01-31). Blocks.
+    /// to the new one (G01-31), where another announcement of `author` counts in `after`. Blocks.
     pub(crate) fn realign(
         &self,
-        identifier: &Identifier,
-        before: &Announcements,
-        after: &Announcements,
+        (identifier, author): (&Identifier, &PublicKey),
+        (before, after): (&Announcements, &Announcements),
         view: &dyn View,
     ) -> Result<Vec<Moved>, GraspError> {
-        let states = served_states(identifier, view)?;
+        let owners: BTreeSet<PublicKey> = before.depending_on(author);
+        let owners = &owners | &after.depending_on(author);
+        let members = &before.members_of(&owners) | &after.members_of(&owners);
+        let states = served_states_of(identifier, &members, view)?;
         let mut moved = Vec::new();
-        for addr in after.hosted() {
+        for addr in after.hosted().filter(|addr| owners.contains(&addr.owner)) {
             let old = effective_state(&before.set_of(&addr.owner), &states);
             let new = effective_state(&after.set_of(&addr.owner), &states);
             let changed = old.map(|s| s.event.id) != new.map(|s| s.event.id);
@@ -256,7 +262,10 @@ impl Core {
         policy: &Policy,
     ) -> Result<Option<Plan>, GraspError> {
         let announcements = Announcements::load(&state.identifier, view, policy)?;
-        let mut states = served_states(&state.identifier, view)?;
+        let grants = announcements.grants(&state.event.pubkey);
+        let owners = grants.iter().map(|grant| grant.repository.owner).collect();
+        let members = announcements.members_of(&owners);
+        let mut states = served_states_of(&state.identifier, &members, view)?;
         states.retain(|served| served.event.pubkey != state.event.pubkey);
         states.push(state.clone());
         let mut plan = Plan {
@@ -265,13 +274,14 @@ impl Core {
             announcements: Vec::new(),
             hidden: Vec::new(),
             overtaken: overtaken(decision),
+            concerned: owners,
         };
         let mut is_shown = false;
         for Grant {
             repository: addr,
             status,
             ..
-        } in announcements.grants(&plan.state.event.pubkey)
+        } in grants
         {
             if status != EventStatus::Hidden && self.hosted.status(&addr).is_none() {
                 continue;
@@ -300,6 +310,10 @@ impl Core {
             }
             plan.align.push(addr);
         }
+        for (addr, _) in &plan.announcements {
+            plan.concerned
+                .extend(announcements.depending_on(&addr.owner));
+        }
         Ok(is_shown.then_some(plan))
     }
 }
@@ -320,7 +334,7 @@ pub(crate) fn served_states(
     let events = view.served_states(identifier)?;
     Ok(events
         .into_iter()
-        .filter_map(|event| State::parse(event).ok())
+        .filter_map(parse)
         .filter(State::is_satisfiable)
         .collect())
 }
@@ -335,10 +349,15 @@ pub(crate) fn served_states_of(
     for author in authors {
         let addr = RepoAddr::new(*author, identifier.clone());
         let event = view.latest(&Address::of_state(&addr))?;
-        let state = event.and_then(|event| State::parse(event).ok());
+        let state = event.and_then(parse);
         states.extend(state.filter(State::is_satisfiable));
     }
     Ok(states)
+}
+
+fn parse(event: Event) -> Option<State> {
+    fault::point("state.parsed");
+    State::parse(event).ok()
 }
 
 /// Says whether every object a state names is here.

@@ -5,7 +5,9 @@ use grip_testkit::{Author, wire};
 use grip_types::Origin;
 use nostr::prelude::Event;
 
-use crate::node::{HELD, Scene, ZERO, addr, announce_at, join, later, with_repository};
+use crate::node::{
+    HELD, Scene, ZERO, add_repository, addr, announce, announce_at, join, later, with_repository,
+};
 
 fn nostr_ref(event: &Event) -> String {
     format!("refs/nostr/{}", event.id.to_hex())
@@ -167,12 +169,6 @@ async fn refs_of_pull_requests_are_bounded_and_deletions_make_room() {
         author.sign_at(1618, "", tags, later(n))
     };
     let first = request(&one, 1);
-    // It is the share of the network that it comes from, unless its author owns something here.
-    let grasp = scene.node.grasp();
-    let share = |event: &Event| grasp.share(event, Origin::Submitted.into());
-    assert_eq!(share(&first), Some(Share::Unrelated));
-    assert_eq!(grasp.share_bytes(&first, 700), 2_048);
-    assert_eq!(share(&request(&scene.owner, 1)), None);
     scene.node.accepts(&first, "").await;
     scene.node.accepts(&request(&one, 2), "").await;
     let third = request(&one, 3);
@@ -191,6 +187,41 @@ async fn refs_of_pull_requests_are_bounded_and_deletions_make_room() {
     assert_eq!(refs.filter(nostr).count(), 3);
     scene.node.refuses(&third, "only its maintainers").await;
     scene.node.agrees().await;
+}
+
+/// Of what the network may send of events that cost others more than their bytes. One small event made a key
+/// an owner of something, and then its pull requests to anybody were free.
+#[tokio::test]
+async fn pull_requests_take_of_their_networks_share_but_those_of_maintainers() {
+    let scene = Scene::new().await;
+    let (node, owner) = (&scene.node, &scene.owner);
+    let [stranger, holder, second] = [Author::new(), Author::new(), Author::new()];
+    node.accepts(&announce(&holder, "held", &[]), HELD).await;
+    join(node, owner, &second).await;
+    let (_tree, _tip) = add_repository(node, &holder, "y").await;
+    let grasp = node.grasp();
+    let share = |author: &Author, targets: &[String]| {
+        let targets = targets.iter().map(|it| vec!["a".to_owned(), it.clone()]);
+        let tip = vec!["c".to_owned(), scene.tip.clone()];
+        let event = author.sign(1618, "", targets.chain([tip]).collect());
+        assert_eq!(grasp.share_bytes(&event, 700), 2_048);
+        grasp.share(&event, Origin::Submitted.into())
+    };
+    let x = [owner.coordinate("x"), second.coordinate("x")];
+    for author in [&stranger, &holder] {
+        assert_eq!(share(author, &x), Some(Share::Unrelated));
+        assert_eq!(share(author, &[]), Some(Share::Unrelated));
+        let held = [author.coordinate("held")];
+        assert_eq!(share(author, &held), Some(Share::Unrelated));
+    }
+    // What is in the maintainer's own repository is charged as an issue there.
+    let own = [holder.coordinate("y")];
+    assert_eq!(share(&holder, &own), Some(Share::Related));
+    let mixed = [own[0].clone(), x[0].clone()];
+    assert_eq!(share(&holder, &mixed), Some(Share::Unrelated));
+    for maintainer in [owner, &second] {
+        assert_eq!(share(maintainer, &x), Some(Share::Related));
+    }
 }
 
 /// Found by the model: the request is served while its repository waits for a state again, and its ref

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
     mpsc,
 };
 
@@ -173,6 +173,59 @@ async fn what_depended_on_a_forgotten_announcement_goes_with_it() {
         scene.node.accepts(&announcement, HELD).await;
     }
     assert!(!scene.node.holds(&state).await);
+    scene.node.agrees().await;
+}
+
+/// Two small events of any key are served under a name if they say what is here already. There is no end to
+/// keys, so neither the owner's events and pushes nor those of the next stranger may pay for them.
+#[tokio::test]
+async fn nobody_pays_for_strangers_who_are_served_under_a_name() {
+    const STRANGERS: usize = 300;
+    /// For those who are concerned, in several looks.
+    const FEW: usize = 20;
+    let scene = Scene::new().await;
+    let parsed = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&parsed);
+    fault::meet("state.parsed", move || {
+        count.fetch_add(1, Ordering::AcqRel);
+    });
+    let parsed = || parsed.swap(0, Ordering::AcqRel);
+    let stranger_comes = async || {
+        let stranger = Author::new();
+        scene
+            .node
+            .accepts(&announce(&stranger, "x", &[]), HELD)
+            .await;
+        let main = [("refs/heads/main", scene.tip.as_str())];
+        let state = stranger.state("x", &main, Some("refs/heads/main"));
+        scene.node.accepts(&state, "").await;
+        assert!(scene.node.serves(&state));
+        stranger
+    };
+    let owner_pushes = async |old: &str, seconds: u64| {
+        let next = scene.commit(&seconds.to_string());
+        let state = scene.hold(&next, seconds).await;
+        scene.push_main(old, &next).await.taken("");
+        assert!(scene.node.serves(&state));
+        next
+    };
+    let first = owner_pushes(&scene.tip, 1).await;
+    let alone = parsed();
+    for _ in 0..STRANGERS {
+        stranger_comes().await;
+    }
+    parsed();
+    let last = stranger_comes().await;
+    assert!(parsed() <= FEW, "a stranger pays for the others");
+    // One that waits makes everybody look for what it waits for.
+    let waiting = announce(&Author::new(), "x", &[]);
+    scene.node.accepts(&waiting, HELD).await;
+    parsed();
+    owner_pushes(&first, 2).await;
+    let beside = parsed();
+    assert!(beside <= alone + FEW, "{beside} parsed, {alone} alone");
+    let refs = scene.node.refs(&addr(&last, "x"));
+    assert_eq!(refs["refs/heads/main"], scene.tip);
     scene.node.agrees().await;
 }
 

@@ -66,7 +66,7 @@ impl Purgatory {
         (expired, changes)
     }
 
-    fn expire_event(
+    pub(super) fn expire_event(
         &mut self,
         event_id: EventId,
         now: Millis,

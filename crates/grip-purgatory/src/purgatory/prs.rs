@@ -204,7 +204,7 @@ impl Purgatory {
         changes
     }
 
-    fn unfile_pr(&mut self, id: &EventId) -> Option<PrEntry> {
+    pub(super) fn unfile_pr(&mut self, id: &EventId) -> Option<PrEntry> {
         let entry = self.prs.remove(id)?;
         self.ids.remove(id);
         self.count_out(&entry);

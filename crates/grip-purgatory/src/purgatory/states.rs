@@ -3,8 +3,26 @@
 use grip_nostr::{Event, EventId, RepoAddr, State};
 use grip_types::{Identifier, Origin};
 
-use super::{Home, Purgatory, promoted};
-use crate::{Change, Full, Held, Millis, Provenance, StateEntry, journal::Class};
+use super::{Expired, Home, Purgatory, promoted};
+use crate::{
+    Change, CompactEvent, Family, Full, Held, Millis, PrEntry, Provenance, StateEntry, Which,
+    journal::Class,
+};
+
+/// An entry that is not counted for a moment.
+enum Unfiled {
+    Pr(PrEntry),
+    State(StateEntry),
+}
+
+impl Unfiled {
+    fn held(&self) -> &Held {
+        match self {
+            Self::Pr(entry) => &entry.held,
+            Self::State(entry) => &entry.held,
+        }
+    }
+}
 
 impl Purgatory {
     /// Holds a state and sees to it that its data is looked for; older versions are not wanted any
@@ -26,12 +44,7 @@ impl Purgatory {
         if self.is_wanted_already(&id, origin) {
             return Ok(Vec::new());
         }
-        let held = Held::new(&event, origin, now, now + self.bounds.lifetime);
-        let entry = self.admit_from(&from, |family| StateEntry {
-            identifier: identifier.clone(),
-            held: held.clone().charged_to(family, from.source.network),
-        })?;
-        let identifier = entry.identifier.clone();
+        let entry = self.admit_from(&from, self.state_entry(&event, &identifier, &from, now))?;
         let mut changes = vec![Change::put_state(&entry)];
         self.insert_state(entry);
         changes.extend(self.remove_wanted(&id));
@@ -39,6 +52,108 @@ impl Purgatory {
         changes.extend(self.unremember(&id));
         changes.extend(self.enqueue_for(&identifier, origin, now));
         Ok(changes)
+    }
+
+    /// Ends the time of what its own author holds as far as a state has no room because of it: of pull
+    /// requests, the first to come first, then of earlier states of the same name. Where that makes no room
+    /// nothing ends.
+    ///
+    /// Anybody may send again what an author has signed, so what is held of him does not say that he sent it:
+    /// without this, others would decide what his newest state finds room beside.
+    pub fn give_way_to_state(
+        &mut self,
+        event: &Event,
+        identifier: &Identifier,
+        from: impl Into<Provenance>,
+        now: Millis,
+    ) -> (Vec<Expired>, Vec<Change>) {
+        let from = from.into();
+        let entry = self.state_entry(event, identifier, &from, now);
+        let (requests, states) = self.own(event, identifier, &from);
+        let (mut requests, mut states) = (requests.into_iter(), states.into_iter());
+        let mut taken = Vec::new();
+        let fits = loop {
+            let next = match self.place(&from, &entry) {
+                Ok(_) => break true,
+                Err(full) => match full.which {
+                    Which::Author | Which::AuthorBytes => requests.next().or_else(|| states.next()),
+                    Which::Identifier | Which::IdentifierBytes => states.next(),
+                    _ => None,
+                },
+            };
+            let Some(id) = next else {
+                break false;
+            };
+            taken.extend(self.unfile(identifier, &id));
+        };
+        let ids: Vec<EventId> = taken.iter().map(|taken| taken.held().id()).collect();
+        for taken in taken {
+            self.file_again(taken);
+        }
+        let (mut expired, mut changes) = (Vec::new(), Vec::new());
+        for id in ids.into_iter().filter(|_| fits) {
+            self.expire_event(id, now, &mut expired, &mut changes);
+        }
+        (expired, changes)
+    }
+
+    /// What the author of a state holds in the same pool: pull requests, and earlier states of the same
+    /// name, each by its age.
+    fn own(
+        &self,
+        event: &Event,
+        identifier: &Identifier,
+        from: &Provenance,
+    ) -> (Vec<EventId>, Vec<EventId>) {
+        let is_granted = from.families.iter().any(|family| family.granted);
+        let is_own =
+            |held: &&Held| held.author() == event.pubkey && held.is_granted() == is_granted;
+        let requests = self.prs.values().map(|entry| &entry.held).filter(is_own);
+        let mut requests: Vec<&Held> = requests.collect();
+        requests.sort_by_key(|held| held.added_at);
+        let new = CompactEvent::new(event);
+        let states = self.find_state(identifier).iter().map(|entry| &entry.held);
+        let states = states.filter(|held| is_own(held) && new.supersedes(&held.event));
+        let requests = requests.into_iter().map(Held::id).collect();
+        (requests, states.map(Held::id).collect())
+    }
+
+    fn unfile(&mut self, identifier: &Identifier, id: &EventId) -> Option<Unfiled> {
+        if let Some(entry) = self.unfile_pr(id) {
+            return Some(Unfiled::Pr(entry));
+        }
+        let entry = self.take_state(identifier, id)?;
+        self.count_out(&entry);
+        Some(Unfiled::State(entry))
+    }
+
+    fn file_again(&mut self, entry: Unfiled) {
+        match entry {
+            Unfiled::Pr(entry) => {
+                self.count_in(&entry);
+                self.insert_pr(entry);
+            }
+            Unfiled::State(entry) => {
+                self.count_in(&entry);
+                self.insert_state(entry);
+            }
+        }
+    }
+
+    /// A state as it is held in the room of a family.
+    fn state_entry(
+        &self,
+        event: &Event,
+        identifier: &Identifier,
+        from: &Provenance,
+        now: Millis,
+    ) -> impl Fn(Option<Family>) -> StateEntry + use<> {
+        let held = Held::new(event, from.source.origin, now, now + self.bounds.lifetime);
+        let (identifier, network) = (identifier.clone(), from.source.network);
+        move |family| StateEntry {
+            identifier: identifier.clone(),
+            held: held.clone().charged_to(family, network),
+        }
     }
 
     /// The states that wait for an identifier, oldest first.

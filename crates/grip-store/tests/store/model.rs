@@ -306,6 +306,7 @@ fn compare_names(store: &Fixture, model: &Model) {
     for event in &model.served {
         if let Some(address) = address_of(event) {
             assert_eq!(view.latest(&address).unwrap().as_ref(), Some(event));
+            assert_eq!(view.latest_id(&address).unwrap(), Some(event.id));
             let with_d = view.with_d(address.kind, &address.d).unwrap();
             let same = |other: &&Event| {
                 address_of(other).is_some_and(|a| (a.kind, &a.d) == (address.kind, &address.d))

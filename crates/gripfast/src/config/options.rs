@@ -271,8 +271,8 @@ options! {
         /// How long one query may be worked on, its waiting not counted, before it is ended.
         relay_query_time: Duration = "10s";
         /// Bytes of deletion requests and grasp lists, which need no relation to anything served, and of
-        /// pull requests by authors who own nothing here (2 KiB each at least), that one network of
-        /// clients may send in an hour for long. 0 lifts the limit.
+        /// pull requests by others than maintainers of all that they name (2 KiB each at least), that one
+        /// network of clients may send in an hour for long. 0 lifts the limit.
         relay_unrelated_bytes_per_hour: ByteCount<u32, 0> = "64 KiB";
         /// The same in one go.
         relay_unrelated_burst_bytes: Option<ByteCount<u32, 1>>,

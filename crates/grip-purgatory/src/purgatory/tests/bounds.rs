@@ -449,6 +449,70 @@ fn a_push_of_a_known_ref_and_a_newer_announcement_need_no_new_room() {
     assert_eq!(stricter, before);
 }
 
+/// Anybody may send again what an author has signed: what fills his own share must not keep his next state out.
+#[test]
+fn g01_22_an_authors_older_events_give_way_to_his_newer_state() {
+    let keys = Keys::generate();
+    let repo = identifier("repo");
+    let of_owner = || from(None, vec![family(&keys, true)]);
+    let next = state(&keys, 9, &[]);
+    let give_way = |purgatory: &mut Purgatory, event: &Event| {
+        let (expired, changes) = purgatory.give_way_to_state(event, &repo, of_owner(), NOW);
+        assert_eq!(expired.is_empty(), changes.is_empty());
+        let id = |expired: Expired| match expired {
+            Expired::Pr { event_id, .. } | Expired::State { event_id, .. } => event_id,
+            other => panic!("{other:?}"),
+        };
+        expired.into_iter().map(id).collect::<Vec<_>>()
+    };
+    let add = |purgatory: &mut Purgatory, event: &Event, at: u64| {
+        let at = NOW + std::time::Duration::from_secs(at);
+        let (event, from) = (event.clone(), of_owner());
+        let added = if event.kind == kinds::STATE {
+            purgatory.add_state(event, repo.clone(), from, at)
+        } else {
+            purgatory.add_pr(event, oid('a'), vec![repo.clone()], from, at)
+        };
+        added.map(drop)
+    };
+
+    // The pull request that came first.
+    let mut purgatory = Purgatory::new(FEW);
+    let requests = [pr(&keys, 8), pr(&keys, 7)];
+    for (at, request) in requests.iter().enumerate() {
+        add(&mut purgatory, request, at as u64).unwrap();
+    }
+    assert_eq!(add(&mut purgatory, &next, 2), full(Which::Author, 2));
+    assert_eq!(give_way(&mut purgatory, &next), [requests[0].id]);
+    add(&mut purgatory, &next, 2).unwrap();
+    assert!(purgatory.find_pr(&requests[1].id).is_some());
+
+    // Without one, the oldest state of the name, and none that is newer.
+    let mut purgatory = Purgatory::new(FEW);
+    let states = [state(&keys, 2, &[]), state(&keys, 1, &[])];
+    for held in &states {
+        add(&mut purgatory, held, 0).unwrap();
+    }
+    let before = purgatory.clone();
+    let oldest = state(&keys, 0, &[]);
+    assert_eq!(add(&mut purgatory, &oldest, 0), full(Which::Author, 2));
+    assert!(give_way(&mut purgatory, &oldest).is_empty());
+    assert_eq!(purgatory, before);
+    assert_eq!(give_way(&mut purgatory, &next), [states[1].id]);
+    add(&mut purgatory, &next, 0).unwrap();
+
+    // Nothing ends where others hold what is short.
+    let bounds = Bounds { total: 2, ..FEW };
+    let mut purgatory = Purgatory::new(bounds);
+    add(&mut purgatory, &requests[0], 0).unwrap();
+    let second = Keys::generate();
+    let theirs = from(None, vec![family(&keys, true)]);
+    add_from(&mut purgatory, &second, theirs).unwrap();
+    let before = purgatory.clone();
+    assert!(give_way(&mut purgatory, &next).is_empty());
+    assert_eq!(purgatory, before);
+}
+
 #[test]
 fn the_memory_of_expired_ids_forgets_the_oldest() {
     let mut purgatory = Purgatory::new(FEW);
