@@ -11,7 +11,10 @@ use std::{
     path::Path,
     pin::Pin,
     process::Stdio,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -42,6 +45,22 @@ const IN_MEMORY: usize = 64 << 10;
 /// The answer to a fetch, as it is made.
 pub type PackStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
+/// Whether a fetch was answered with a refusal or a failure. To its client that is an answer like any
+/// other, and so to who sends it: both are a stream that ends well.
+#[derive(Clone, Debug, Default)]
+pub struct FetchOutcome(Arc<AtomicBool>);
+
+impl FetchOutcome {
+    fn fail(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Of a fetch whose stream is at its end.
+    pub fn has_failed(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 impl Repositories {
     /// Answers a fetch of protocol version 0 or 1, or the `fetch` command of version 2.
     ///
@@ -62,10 +81,11 @@ impl Repositories {
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
-        self.upload_pack_or_make_room(repo, protocol, payer, body, None)
+        self.upload_pack_or_make_room(repo, protocol, payer, body, None, FetchOutcome::default())
     }
 
-    /// As [`Self::upload_pack`], of a fetch that may be ended where others wait for its memory.
+    /// As [`Self::upload_pack`], of a fetch that may be ended where others wait for its memory, and whose
+    /// failure is noted.
     pub fn upload_pack_or_make_room<B>(
         &self,
         repo: &RepoAddr,
@@ -73,6 +93,7 @@ impl Repositories {
         payer: Payer,
         body: B,
         room: Option<Arc<dyn MakesRoom>>,
+        outcome: FetchOutcome,
     ) -> Result<PackStream, RepoError>
     where
         B: AsyncRead + Send + Unpin + 'static,
@@ -82,6 +103,7 @@ impl Repositories {
         if repo.is_contributor() && refs.is_empty() {
             let nothing = io::Error::other("there is nothing in this repository yet");
             let packet = error_packet(&nothing);
+            outcome.fail();
             return Ok(Box::pin(stream::once(async move { Ok(packet) })));
         }
         if !repo.is_contributor() {
@@ -98,6 +120,7 @@ impl Repositories {
             repo: repo.clone(),
             protocol,
             room,
+            outcome,
         };
         let state = State::Start(Box::new(start), Box::new(body));
         Ok(Box::pin(stream::try_unfold(state, |state| state.next())))
@@ -146,10 +169,16 @@ enum State {
 impl State {
     async fn next(self) -> io::Result<Option<(Bytes, Self)>> {
         let mut session = match self {
-            Self::Start(start, body) => match start.run(body).await {
-                Ok(session) => session,
-                Err(reason) => return Ok(Some((error_packet(&reason), Self::Over))),
-            },
+            Self::Start(start, body) => {
+                let outcome = start.outcome.clone();
+                match start.run(body).await {
+                    Ok(session) => session,
+                    Err(reason) => {
+                        outcome.fail();
+                        return Ok(Some((error_packet(&reason), Self::Over)));
+                    }
+                }
+            }
             Self::Running(session) => session,
             Self::Over => return Ok(None),
         };
@@ -175,6 +204,7 @@ struct Start {
     payer: Payer,
     memory_bytes: u64,
     room: Option<Arc<dyn MakesRoom>>,
+    outcome: FetchOutcome,
 }
 
 impl Start {
@@ -233,6 +263,7 @@ impl Start {
             sent: false,
             repositories: self.repositories.clone(),
             repo: self.repo.clone(),
+            outcome: self.outcome,
             _in_use: self.in_use,
             _memory: memory,
         }))
@@ -354,6 +385,7 @@ struct Session {
     sent: bool,
     repositories: Repositories,
     repo: RepoAddr,
+    outcome: FetchOutcome,
     /// Git may read the objects to the last moment.
     _in_use: Permit<Identifier>,
     _memory: MemoryPermit,
@@ -402,6 +434,7 @@ impl Session {
         if status.success() {
             return Ok(None);
         }
+        self.outcome.fail();
         let inner = &self.repositories.inner;
         inner.suspects.hear(&self.repo, &complaint);
         let fatal = complaint

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use grip_git::{
-    Caps, GitService, MoveRecord, NamedTips, Payer, Protocol,
+    Caps, FetchOutcome, GitService, MoveRecord, NamedTips, Payer, Protocol,
     pktline::{self, Packet},
     upload_request::{self, Request},
 };
@@ -149,6 +149,31 @@ async fn an_object_that_is_not_here_is_an_error_that_clients_show() {
     assert!(pack.is_empty());
     let answer = fetch(&sandbox, &repo, Protocol::V2, b"nonsense".to_vec()).await;
     assert!(unpack(&answer).0[0].starts_with("ERR "));
+}
+
+/// The refusal is in the answer, and who sends the answer has to hear of it.
+#[tokio::test]
+async fn a_fetch_that_git_ends_with_an_error_is_known_as_failed() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let has_failed = async |want: String| {
+        let body = std::io::Cursor::new(v2(&lines(&[&want, "done"])));
+        let outcome = FetchOutcome::default();
+        let (payer, noted) = (Payer::Unknown, outcome.clone());
+        let answer =
+            sandbox.upload_pack_or_make_room(&repo, Protocol::V2, payer, body, None, noted);
+        let chunks: Vec<bytes::Bytes> = answer.unwrap().try_collect().await.unwrap();
+        assert!(!chunks.concat().is_empty());
+        outcome.has_failed()
+    };
+    let tip = format!("want {}", work.oid("main"));
+    assert!(!has_failed(tip.clone()).await);
+    assert!(has_failed(format!("want {}", "ab".repeat(20))).await);
+    let packs = sandbox.store(&repo.identifier).join("objects/pack");
+    for name in names_in(&packs) {
+        std::fs::remove_file(packs.join(name)).unwrap();
+    }
+    assert!(has_failed(tip).await);
 }
 
 #[tokio::test]

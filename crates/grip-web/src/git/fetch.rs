@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use grip_git::{
-    Payer,
+    FetchOutcome, Payer,
     upload_request::{Protocol, ReadError, Request as V2},
 };
 use grip_tasks::MakesRoom;
@@ -57,6 +57,7 @@ pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> Http
         protocol,
         rest,
         meter,
+        outcome: FetchOutcome::default(),
         permit,
     };
     match protocol {
@@ -71,6 +72,7 @@ struct FetchRequest {
     protocol: Protocol,
     rest: Arc<RequestRest>,
     meter: Meter,
+    outcome: FetchOutcome,
     permit: RequestPermit,
 }
 
@@ -80,7 +82,7 @@ impl FetchRequest {
     where
         S: Stream<Item = io::Result<Bytes>> + Send + Unpin + 'static,
     {
-        let chunks = self.meter.sending(chunks);
+        let chunks = self.meter.sending(chunks, self.outcome);
         let (limits, network) = (&cx.app.limits, cx.network());
         let chunks = limits.fetch(chunks, self.permit, network, self.repo, self.rest);
         reply(RESULT, Body::stream(chunks))
@@ -118,10 +120,11 @@ async fn pack(
     let payer = cx.network().map_or(Payer::Unknown, Payer::Client);
     let (repo, protocol) = (fetch.repo.clone(), fetch.protocol);
     let room = Some(Arc::clone(&fetch.rest) as Arc<dyn MakesRoom>);
+    let outcome = fetch.outcome.clone();
     let chunks = cx
         .app
         .blocking("upload-pack", move || {
-            repositories.upload_pack_or_make_room(&repo, protocol, payer, body, room)
+            repositories.upload_pack_or_make_room(&repo, protocol, payer, body, room, outcome)
         })
         .await?
         .map_err(unreadable)?;
