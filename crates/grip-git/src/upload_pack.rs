@@ -33,9 +33,11 @@ use crate::{
     memory::{MemoryPermit, Payer},
     pktline,
     process::{Running, read_bounded},
-    receive::{CHUNK, enlarge_pipe},
+    receive::{BYTES_PER_LOOK, CHUNK, enlarge_pipe},
     report,
-    repositories::{ReadSeek, RepoError, Repositories, names_unshown, unreachable_objects},
+    repositories::{
+        DiskUser, ReadSeek, RepoError, Repositories, names_unshown, unreachable_objects,
+    },
     upload_request::Protocol,
 };
 
@@ -147,10 +149,7 @@ impl Repositories {
     where
         B: AsyncRead + Unpin,
     {
-        let (options, quarantines) = (&self.inner.options, self.inner.layout.quarantines());
-        let limit = options.max_request_bytes;
-        let request = collect(body, limit, options.stall, &quarantines).await?;
-        Ok(FetchRequest(request))
+        Ok(FetchRequest(self.collect(body).await?))
     }
 
     /// Says whether a fetch wants objects by ids that no shown ref is at. Blocking.
@@ -211,9 +210,7 @@ impl Start {
     async fn run<B: AsyncRead + Unpin>(self, body: B) -> io::Result<Box<Session>> {
         let inner = &self.repositories.inner;
         let options = &inner.options;
-        let quarantines = inner.layout.quarantines();
-        let limit = options.max_request_bytes;
-        let mut request = collect(body, limit, options.stall, &quarantines).await?;
+        let mut request = self.repositories.collect(body).await?;
         let mut unshown = None;
         if self.repositories.may_withhold(&self.repo) {
             let (repositories, repo) = (self.repositories.clone(), self.repo.clone());
@@ -324,41 +321,52 @@ impl Request {
     }
 }
 
-/// Reads a request to its end.
-async fn collect<B>(mut body: B, limit: u64, stall: Duration, spool: &Path) -> io::Result<Request>
-where
-    B: AsyncRead + Unpin,
-{
-    let mut buffer = BytesMut::with_capacity(4 << 10);
-    let mut file: Option<tokio::fs::File> = None;
-    let mut total = 0;
-    loop {
-        let read = time::timeout(stall, body.read_buf(&mut buffer)).await;
-        let read = read.map_err(|_| io::Error::other("the request stopped arriving"))??;
-        total += read as u64;
-        if total > limit {
-            return Err(io::Error::other(format!(
-                "the request exceeds {limit} bytes"
-            )));
-        }
-        if read > 0 && buffer.len() <= IN_MEMORY {
-            continue;
-        }
-        if read == 0 && file.is_none() {
-            return Ok(Request::Small(buffer.freeze()));
-        }
-        if file.is_none() {
-            file = Some(tokio::fs::File::from_std(nameless_file(spool)?));
-        }
-        if let Some(file) = &mut file {
-            file.write_all(&buffer).await?;
-            buffer.clear();
-        }
-        if let Some(mut file) = file.take_if(|_| read == 0) {
-            file.flush().await?;
-            let mut file = file.into_std().await;
-            io::Seek::rewind(&mut file)?;
-            return Ok(Request::Large(file));
+impl Repositories {
+    /// Reads a request to its end.
+    async fn collect<B>(&self, mut body: B) -> io::Result<Request>
+    where
+        B: AsyncRead + Unpin,
+    {
+        let options = &self.inner.options;
+        let limit = options.max_request_bytes;
+        let mut buffer = BytesMut::with_capacity(4 << 10);
+        let mut file: Option<tokio::fs::File> = None;
+        let (mut total, mut next_look) = (0, 0);
+        loop {
+            let read = time::timeout(options.stall, body.read_buf(&mut buffer)).await;
+            let read = read.map_err(|_| io::Error::other("the request stopped arriving"))??;
+            total += read as u64;
+            if total > limit {
+                return Err(io::Error::other(format!(
+                    "the request exceeds {limit} bytes"
+                )));
+            }
+            if read > 0 && buffer.len() <= IN_MEMORY {
+                continue;
+            }
+            if read == 0 && file.is_none() {
+                return Ok(Request::Small(buffer.freeze()));
+            }
+            if total >= next_look {
+                // Anybody may fetch.
+                let room = self.has_room(DiskUser::Stranger, BYTES_PER_LOOK).await;
+                room.map_err(io::Error::other)?;
+                next_look = total + BYTES_PER_LOOK;
+            }
+            if file.is_none() {
+                let spool = nameless_file(&self.inner.layout.quarantines())?;
+                file = Some(tokio::fs::File::from_std(spool));
+            }
+            if let Some(file) = &mut file {
+                file.write_all(&buffer).await?;
+                buffer.clear();
+            }
+            if let Some(mut file) = file.take_if(|_| read == 0) {
+                file.flush().await?;
+                let mut file = file.into_std().await;
+                io::Seek::rewind(&mut file)?;
+                return Ok(Request::Large(file));
+            }
         }
     }
 }

@@ -214,6 +214,19 @@ async fn a_request_over_the_limit_is_refused_in_words() {
 }
 
 #[tokio::test]
+async fn a_long_request_is_not_kept_on_a_full_disk_and_a_short_one_needs_none() {
+    let work = Work::example();
+    let (mut sandbox, repo) = Sandbox::published(&work).await;
+    sandbox.reopen_with(|options| options.stranger_min_free_bytes = u64::MAX);
+    let answer = fetch(&sandbox, &repo, Protocol::V2, vec![b'0'; 200_000]).await;
+    assert!(unpack(&answer).0[0].starts_with("ERR the disk of this server is nearly full"));
+    let short = v2(&lines(&[&format!("want {}", work.oid("main")), "done"]));
+    let answer = fetch(&sandbox, &repo, Protocol::V2, short).await;
+    assert!(!unpack(&answer).1.is_empty());
+    sandbox.assert_quarantine_is_empty();
+}
+
+#[tokio::test]
 async fn a_client_that_stops_in_mid_request_is_given_up() {
     let sandbox = Sandbox::with(|options| options.stall = Duration::from_millis(50));
     let repo = repo(ALICE, "project");
