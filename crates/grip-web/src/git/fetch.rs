@@ -39,7 +39,9 @@ pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> Http
     let encoding = Encoding::of(cx.headers())?;
     let protocol = protocol(cx.headers());
     let repo = hosted(cx)?;
-    let mut reader = Reader::new(body, encoding, Patience::of(&cx.settings));
+    let rest = Arc::<RequestRest>::default();
+    let patience = Patience::of(&cx.settings);
+    let mut reader = Reader::watched(body, encoding, patience, rest.progress());
     // Before the permit: a client that does not say what it wants holds up nobody else.
     let head = match read_head(&mut reader).await {
         Ok(head) => head,
@@ -50,7 +52,6 @@ pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> Http
         Err(busy) => return Ok(in_band(&busy)),
     };
     let meter = Meter::new(cx.app, GitOp::Fetch, Instant::now());
-    let rest = Arc::<RequestRest>::default();
     let body = meter.reading(head.followed_by(rest.watch(reader)));
     let fetch = FetchRequest {
         repo,
@@ -77,7 +78,7 @@ struct FetchRequest {
 }
 
 impl FetchRequest {
-    /// Sends the answer, which is cut where its client does not read it and others wait.
+    /// Sends the answer, which is cut where its client hardly reads it and others wait.
     fn send<S>(self, cx: &RequestContext<'_>, chunks: S) -> Response<Body>
     where
         S: Stream<Item = io::Result<Bytes>> + Send + Unpin + 'static,
