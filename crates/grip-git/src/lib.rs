@@ -54,5 +54,5 @@ pub use repositories::{
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use staging_shares::Sender;
-pub use upload_pack::{FetchRequest, PackStream};
+pub use upload_pack::{FetchOutcome, FetchRequest, PackStream};
 pub use upload_request::{GitService, Protocol};

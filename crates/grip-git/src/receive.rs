@@ -56,8 +56,10 @@ const TRAILER: usize = 20;
 /// After so long without a byte that may have been the end.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Bytes of a pack after which the free space on disk is looked at again.
-const BYTES_PER_LOOK: u64 = 16 << 20;
+/// Bytes of an upload after which the free space on disk is looked at again.
+pub(crate) const BYTES_PER_LOOK: u64 = 16 << 20;
+/// How often that is done while git writes: bases of deltas that came without are no bytes of the upload.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a pack was not taken; nothing of it is left.
 #[derive(Debug, thiserror::Error)]
@@ -234,15 +236,20 @@ impl Repositories {
             let finish = async {
                 tokio::try_join!(read_bounded(stdout), read_bounded(stderr), running.wait())
             };
-            tokio::pin!(finish);
+            let disk_full = self.disk_full(caps.disk_user);
+            tokio::pin!(finish, disk_full);
             let (said, complaint, status) = tokio::select! {
                 // Git may find the fault, or the end of the pack, before the client has sent all.
                 finished = &mut finish => finished?,
+                full = &mut disk_full => return Err(full),
                 fed = feed => {
                     fed?;
-                    time::timeout(options.work_limit, finish)
-                        .await
-                        .map_err(|_| ReceiveError::TooSlow(options.work_limit))??
+                    tokio::select! {
+                        finished = time::timeout(options.work_limit, finish) => {
+                            finished.map_err(|_| ReceiveError::TooSlow(options.work_limit))??
+                        }
+                        full = disk_full => return Err(full),
+                    }
                 }
             };
             if !status.success() {
@@ -321,9 +328,27 @@ impl Repositories {
     }
 
     async fn has_free_space(&self, disk_user: DiskUser) -> Result<(), ReceiveError> {
+        self.has_room(disk_user, 0).await
+    }
+
+    pub(crate) async fn has_room(
+        &self,
+        disk_user: DiskUser,
+        bytes: u64,
+    ) -> Result<(), ReceiveError> {
         let repositories = self.clone();
-        let checked = blocking(move || Ok(repositories.check_free_space(disk_user))).await?;
+        let checked = blocking(move || Ok(repositories.check_room(disk_user, bytes))).await?;
         Ok(checked?)
+    }
+
+    /// Resolves when there is too little free space. Cancel safe.
+    async fn disk_full(&self, disk_user: DiskUser) -> ReceiveError {
+        loop {
+            time::sleep(LOOK_EVERY).await;
+            if let Err(full) = self.has_free_space(disk_user).await {
+                return full;
+            }
+        }
     }
 
     /// Passes the client's bytes on to git, within the limits. The last few are held back until the

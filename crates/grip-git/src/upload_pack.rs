@@ -11,7 +11,10 @@ use std::{
     path::Path,
     pin::Pin,
     process::Stdio,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -30,9 +33,11 @@ use crate::{
     memory::{MemoryPermit, Payer},
     pktline,
     process::{Running, read_bounded},
-    receive::{CHUNK, enlarge_pipe},
+    receive::{BYTES_PER_LOOK, CHUNK, enlarge_pipe},
     report,
-    repositories::{ReadSeek, RepoError, Repositories, names_unshown, unreachable_objects},
+    repositories::{
+        DiskUser, ReadSeek, RepoError, Repositories, names_unshown, unreachable_objects,
+    },
     upload_request::Protocol,
 };
 
@@ -41,6 +46,22 @@ const IN_MEMORY: usize = 64 << 10;
 
 /// The answer to a fetch, as it is made.
 pub type PackStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+/// Whether a fetch was answered with a refusal or a failure. To its client that is an answer like any
+/// other, and so to who sends it: both are a stream that ends well.
+#[derive(Clone, Debug, Default)]
+pub struct FetchOutcome(Arc<AtomicBool>);
+
+impl FetchOutcome {
+    fn fail(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Of a fetch whose stream is at its end.
+    pub fn has_failed(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 impl Repositories {
     /// Answers a fetch of protocol version 0 or 1, or the `fetch` command of version 2.
@@ -62,10 +83,11 @@ impl Repositories {
     where
         B: AsyncRead + Send + Unpin + 'static,
     {
-        self.upload_pack_or_make_room(repo, protocol, payer, body, None)
+        self.upload_pack_or_make_room(repo, protocol, payer, body, None, FetchOutcome::default())
     }
 
-    /// As [`Self::upload_pack`], of a fetch that may be ended where others wait for its memory.
+    /// As [`Self::upload_pack`], of a fetch that may be ended where others wait for its memory, and whose
+    /// failure is noted.
     pub fn upload_pack_or_make_room<B>(
         &self,
         repo: &RepoAddr,
@@ -73,6 +95,7 @@ impl Repositories {
         payer: Payer,
         body: B,
         room: Option<Arc<dyn MakesRoom>>,
+        outcome: FetchOutcome,
     ) -> Result<PackStream, RepoError>
     where
         B: AsyncRead + Send + Unpin + 'static,
@@ -82,6 +105,7 @@ impl Repositories {
         if repo.is_contributor() && refs.is_empty() {
             let nothing = io::Error::other("there is nothing in this repository yet");
             let packet = error_packet(&nothing);
+            outcome.fail();
             return Ok(Box::pin(stream::once(async move { Ok(packet) })));
         }
         if !repo.is_contributor() {
@@ -98,6 +122,7 @@ impl Repositories {
             repo: repo.clone(),
             protocol,
             room,
+            outcome,
         };
         let state = State::Start(Box::new(start), Box::new(body));
         Ok(Box::pin(stream::try_unfold(state, |state| state.next())))
@@ -124,10 +149,7 @@ impl Repositories {
     where
         B: AsyncRead + Unpin,
     {
-        let (options, quarantines) = (&self.inner.options, self.inner.layout.quarantines());
-        let limit = options.max_request_bytes;
-        let request = collect(body, limit, options.stall, &quarantines).await?;
-        Ok(FetchRequest(request))
+        Ok(FetchRequest(self.collect(body).await?))
     }
 
     /// Says whether a fetch wants objects by ids that no shown ref is at. Blocking.
@@ -146,10 +168,16 @@ enum State {
 impl State {
     async fn next(self) -> io::Result<Option<(Bytes, Self)>> {
         let mut session = match self {
-            Self::Start(start, body) => match start.run(body).await {
-                Ok(session) => session,
-                Err(reason) => return Ok(Some((error_packet(&reason), Self::Over))),
-            },
+            Self::Start(start, body) => {
+                let outcome = start.outcome.clone();
+                match start.run(body).await {
+                    Ok(session) => session,
+                    Err(reason) => {
+                        outcome.fail();
+                        return Ok(Some((error_packet(&reason), Self::Over)));
+                    }
+                }
+            }
             Self::Running(session) => session,
             Self::Over => return Ok(None),
         };
@@ -175,15 +203,14 @@ struct Start {
     payer: Payer,
     memory_bytes: u64,
     room: Option<Arc<dyn MakesRoom>>,
+    outcome: FetchOutcome,
 }
 
 impl Start {
     async fn run<B: AsyncRead + Unpin>(self, body: B) -> io::Result<Box<Session>> {
         let inner = &self.repositories.inner;
         let options = &inner.options;
-        let quarantines = inner.layout.quarantines();
-        let limit = options.max_request_bytes;
-        let mut request = collect(body, limit, options.stall, &quarantines).await?;
+        let mut request = self.repositories.collect(body).await?;
         let mut unshown = None;
         if self.repositories.may_withhold(&self.repo) {
             let (repositories, repo) = (self.repositories.clone(), self.repo.clone());
@@ -233,6 +260,7 @@ impl Start {
             sent: false,
             repositories: self.repositories.clone(),
             repo: self.repo.clone(),
+            outcome: self.outcome,
             _in_use: self.in_use,
             _memory: memory,
         }))
@@ -293,41 +321,52 @@ impl Request {
     }
 }
 
-/// Reads a request to its end.
-async fn collect<B>(mut body: B, limit: u64, stall: Duration, spool: &Path) -> io::Result<Request>
-where
-    B: AsyncRead + Unpin,
-{
-    let mut buffer = BytesMut::with_capacity(4 << 10);
-    let mut file: Option<tokio::fs::File> = None;
-    let mut total = 0;
-    loop {
-        let read = time::timeout(stall, body.read_buf(&mut buffer)).await;
-        let read = read.map_err(|_| io::Error::other("the request stopped arriving"))??;
-        total += read as u64;
-        if total > limit {
-            return Err(io::Error::other(format!(
-                "the request exceeds {limit} bytes"
-            )));
-        }
-        if read > 0 && buffer.len() <= IN_MEMORY {
-            continue;
-        }
-        if read == 0 && file.is_none() {
-            return Ok(Request::Small(buffer.freeze()));
-        }
-        if file.is_none() {
-            file = Some(tokio::fs::File::from_std(nameless_file(spool)?));
-        }
-        if let Some(file) = &mut file {
-            file.write_all(&buffer).await?;
-            buffer.clear();
-        }
-        if let Some(mut file) = file.take_if(|_| read == 0) {
-            file.flush().await?;
-            let mut file = file.into_std().await;
-            io::Seek::rewind(&mut file)?;
-            return Ok(Request::Large(file));
+impl Repositories {
+    /// Reads a request to its end.
+    async fn collect<B>(&self, mut body: B) -> io::Result<Request>
+    where
+        B: AsyncRead + Unpin,
+    {
+        let options = &self.inner.options;
+        let limit = options.max_request_bytes;
+        let mut buffer = BytesMut::with_capacity(4 << 10);
+        let mut file: Option<tokio::fs::File> = None;
+        let (mut total, mut next_look) = (0, 0);
+        loop {
+            let read = time::timeout(options.stall, body.read_buf(&mut buffer)).await;
+            let read = read.map_err(|_| io::Error::other("the request stopped arriving"))??;
+            total += read as u64;
+            if total > limit {
+                return Err(io::Error::other(format!(
+                    "the request exceeds {limit} bytes"
+                )));
+            }
+            if read > 0 && buffer.len() <= IN_MEMORY {
+                continue;
+            }
+            if read == 0 && file.is_none() {
+                return Ok(Request::Small(buffer.freeze()));
+            }
+            if total >= next_look {
+                // Anybody may fetch.
+                let room = self.has_room(DiskUser::Stranger, BYTES_PER_LOOK).await;
+                room.map_err(io::Error::other)?;
+                next_look = total + BYTES_PER_LOOK;
+            }
+            if file.is_none() {
+                let spool = nameless_file(&self.inner.layout.quarantines())?;
+                file = Some(tokio::fs::File::from_std(spool));
+            }
+            if let Some(file) = &mut file {
+                file.write_all(&buffer).await?;
+                buffer.clear();
+            }
+            if let Some(mut file) = file.take_if(|_| read == 0) {
+                file.flush().await?;
+                let mut file = file.into_std().await;
+                io::Seek::rewind(&mut file)?;
+                return Ok(Request::Large(file));
+            }
         }
     }
 }
@@ -354,6 +393,7 @@ struct Session {
     sent: bool,
     repositories: Repositories,
     repo: RepoAddr,
+    outcome: FetchOutcome,
     /// Git may read the objects to the last moment.
     _in_use: Permit<Identifier>,
     _memory: MemoryPermit,
@@ -402,6 +442,7 @@ impl Session {
         if status.success() {
             return Ok(None);
         }
+        self.outcome.fail();
         let inner = &self.repositories.inner;
         inner.suspects.hear(&self.repo, &complaint);
         let fatal = complaint

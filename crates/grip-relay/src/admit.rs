@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use grip_nostr::{Event, Timestamp};
+use grip_nostr::{Event, Timestamp, kinds};
 use grip_types::{Charge, ClientNetwork, EventSource};
-use nostr::prelude::Tag;
 use tracing::Instrument as _;
 
 use crate::{
@@ -97,7 +96,8 @@ impl Admission {
     }
 }
 
-/// What an indexed tag takes on the disk beside the event, about.
+/// What an indexed tag takes on the disk beside the event, about; and the row of a target of a deletion
+/// request, which is kept whether the target is known or not.
 const INDEX_BYTES: usize = 96;
 
 /// Bytes that an event took of its network's, ahead of the decision on it.
@@ -142,10 +142,7 @@ pub(crate) fn take_share(
     let (Some(network), Some(share)) = (source.network, share) else {
         return Ok(None);
     };
-    let json = serde_json::to_vec(event).map_or(usize::MAX, |json| json.len());
-    let is_indexed = |tag: &&Tag| tag.as_slice().first().is_some_and(|name| name.len() == 1);
-    let indexed = event.tags.iter().filter(is_indexed).count();
-    let bytes = json.saturating_add(indexed * INDEX_BYTES);
+    let bytes = stored_bytes(event);
     let bytes = policy.share_bytes(event, bytes) as u64;
     if shared.bytes_of(share).take(network, bytes) {
         return Ok(Some(TakenBytes {
@@ -240,4 +237,35 @@ pub(crate) async fn settle(
         taken.settle(shared, &answer);
     }
     answer
+}
+
+/// What an event takes on the disk, about.
+fn stored_bytes(event: &Event) -> usize {
+    let json = serde_json::to_vec(event).map_or(usize::MAX, |json| json.len());
+    let is_deletion = event.kind == kinds::DELETION;
+    let rows = event.tags.iter().map(|tag| match tag.as_slice().first() {
+        Some(name) if is_deletion && matches!(name.as_str(), "a" | "e") => 2,
+        Some(name) if name.len() == 1 => 1,
+        _ => 0,
+    });
+    json.saturating_add(rows.sum::<usize>() * INDEX_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use nostr::prelude::{EventBuilder, FinalizeEvent as _, Keys, Kind, Tag};
+
+    use super::*;
+
+    #[test]
+    fn each_target_of_a_deletion_request_counts_for_its_tag_and_for_its_row() {
+        let rows = |kind: Kind| {
+            let targets = (0..10).map(|n| Tag::parse(["e", &format!("{n:064}")]).unwrap());
+            let event = EventBuilder::new(kind, "").tags(targets);
+            let event = event.finalize(&Keys::generate()).unwrap();
+            (stored_bytes(&event) - serde_json::to_vec(&event).unwrap().len()) / INDEX_BYTES
+        };
+        assert_eq!(rows(Kind::TextNote), 10);
+        assert_eq!(rows(kinds::DELETION), 20);
+    }
 }

@@ -230,10 +230,11 @@ impl Application for App {
         let (status, took) = (response.status(), began.elapsed());
         span.in_scope(|| tracing::debug!(status = status.as_u16(), ?took, "responded"));
         self.metrics.responded(label, status, took);
-        response.body_mut().hold(busy);
-        if let Some(handed) = Handed::current() {
-            response.body_mut().watch(handed);
+        match Handed::current() {
+            Some(handed) => response.body_mut().watch(handed),
+            None => busy.answers(),
         }
+        response.body_mut().hold(busy);
         response
     }
 }

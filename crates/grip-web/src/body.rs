@@ -123,7 +123,7 @@ impl Watch {
         let piece = self.rest.len().min(PIECE);
         let piece = Bytes::copy_from_slice(&self.rest[..piece]);
         self.rest.advance(piece.len());
-        self.handed.piece();
+        self.handed.piece(piece.len());
         Poll::Ready(Some(Ok(piece)))
     }
 }

@@ -3,7 +3,7 @@
 //! A permit is given or refused before any work is done for it, and frees itself when dropped. Pages
 //! of code, fetches and pushes wait a moment for one, in a bounded line: to refuse a crawler at once
 //! only brings its next request. Nothing else waits. Where fetches wait, those whose clients stand still
-//! make room; where pushes wait, an upload of the network that has most of them does, else one that is slow.
+//! or are slow make room; where pushes wait, an upload of the network that has most of them does, else one that is slow.
 
 mod counts;
 mod fetches;
@@ -300,7 +300,7 @@ impl Limits {
         repository: Option<&RepoAddr>,
     ) -> bool {
         match class {
-            Class::Fetch => self.fetches.cut_unread(network, repository),
+            Class::Fetch => self.fetches.cut_one(network, repository),
             Class::Push => self.uploads.displace_one(network, repository),
             _ => false,
         }
@@ -317,7 +317,7 @@ impl Limits {
         self.uploads.begin(permit, network, repository, progress)
     }
 
-    /// A stream that ends early, and frees its permit, where its client neither reads it nor sends the
+    /// A stream that ends early, and frees its permit, where its client hardly reads it or hardly sends the
     /// rest of its request while others wait.
     pub(crate) fn fetch<S: Send + 'static>(
         &self,

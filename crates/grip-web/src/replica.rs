@@ -115,10 +115,11 @@ impl Application for Follower {
         if is_last && !is_upgrade && version < Version::HTTP_2 {
             response = response.with(header::CONNECTION, "close");
         }
-        response.body_mut().hold(busy);
-        if let Some(handed) = Handed::current() {
-            response.body_mut().watch(handed);
+        match Handed::current() {
+            Some(handed) => response.body_mut().watch(handed),
+            None => busy.answers(),
         }
+        response.body_mut().hold(busy);
         response
     }
 

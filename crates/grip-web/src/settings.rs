@@ -174,7 +174,7 @@ with_defaults! {
         /// Without the client taking a byte of an answer; over HTTP/2, where each answer has a
         /// window of its own, for each 16 KiB of it.
         write_stall: Duration = Duration::from_secs(60),
-        /// For a push in all.
+        /// For a push in all, and for an answer from its head on.
         transfer: Duration = Duration::from_secs(2 * 60 * 60),
         /// The least that a client sends of a push or takes of an answer in a second on average, not
         /// counting the time it waits for us; 0 for no such limit.
@@ -183,5 +183,15 @@ with_defaults! {
         answer: Duration = Duration::from_secs(5),
         /// For an answer to the go command, up to the first byte of a zip.
         module: Duration = Duration::from_secs(60),
+    }
+}
+
+impl Timeouts {
+    /// Says whether a client for which we have `waited` takes an answer too slowly on average.
+    pub(crate) fn is_too_slow(&self, waited: Duration, taken_bytes: u64) -> bool {
+        let due = self
+            .transfer_bytes_per_second
+            .saturating_mul(waited.as_secs());
+        waited > TRANSFER_GRACE && taken_bytes < due
     }
 }

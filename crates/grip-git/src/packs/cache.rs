@@ -390,7 +390,7 @@ impl Packs {
     }
 
     /// A disk that does not say how full it is counts as one with room.
-    fn check_room(&self, bytes: u64) -> io::Result<()> {
+    pub(super) fn check_room(&self, bytes: u64) -> io::Result<()> {
         let floor = self.cache.min_free_bytes;
         let needed = floor.saturating_add(bytes);
         match free_bytes(&self.layout.root) {

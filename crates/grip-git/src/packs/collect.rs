@@ -312,6 +312,10 @@ impl Unreachable {
             return Ok(());
         }
         let packs = &self.packs;
+        let staying = going
+            .clone()
+            .map(|pack| pack.file.bytes.saturating_sub(pack.unmarked_bytes()));
+        packs.check_room(staying.sum())?;
         let dir = packs.quarantine_dir(&self.identifier, packs.borrow(&self.identifier), None)?;
         let mut command = packs.git.command([
             "pack-objects",

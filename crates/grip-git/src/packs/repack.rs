@@ -118,6 +118,8 @@ impl Packs {
         if rolled.len() < 2 && !found.has_loose {
             return Ok(());
         }
+        // They stay until the new one is here.
+        self.check_room(rolled.iter().map(|pack| pack.bytes).sum())?;
         let mut command = self.git.command([
             "pack-objects",
             "--stdin-packs",

@@ -13,7 +13,7 @@ use tokio::time;
 use crate::{
     packs::{MEMORY_PER_OBJECT, Marked, QuarantinedPack},
     process::Finished,
-    repositories::{RepoError, Repositories},
+    repositories::{DiskUser, RepoError, Repositories},
 };
 
 use super::{ReceiveError, RestsOn, blocking, git_error, quarantine::Quarantine};
@@ -229,6 +229,9 @@ impl Quarantine {
         marked: &Marked,
     ) -> Result<Self, ReceiveError> {
         let repositories = &self.repositories;
+        // Both are on the disk until the first is removed.
+        let came = pack.bytes()?;
+        repositories.has_room(DiskUser::Maintainer, came).await?;
         let rests = if self.is_apart {
             RestsOn::Nothing
         } else {
@@ -251,7 +254,7 @@ impl Quarantine {
         let mut said = Vec::new();
         let output = |bytes: &[u8]| said.extend_from_slice(bytes);
         // A delta whose base is left out is written whole, and a small pack may have many of them.
-        let most = pack.bytes()?.saturating_mul(4).max(MIN_REPACK_BYTES);
+        let most = came.saturating_mul(4).max(MIN_REPACK_BYTES);
         let most = most.min(repositories.inner.options.max_pack_bytes);
         let objects = marked.len();
         self.run(command, objects, marked.lines(), output, most)

@@ -93,6 +93,11 @@ impl Repositories {
     /// [`Options::min_free_bytes`]: crate::Options::min_free_bytes
     /// [`Options::stranger_min_free_bytes`]: crate::Options::stranger_min_free_bytes
     pub fn check_free_space(&self, disk_user: DiskUser) -> Result<(), DiskFull> {
+        self.check_room(disk_user, 0)
+    }
+
+    /// As [`Self::check_free_space`], of so many bytes that are known beforehand.
+    pub fn check_room(&self, disk_user: DiskUser, bytes: u64) -> Result<(), DiskFull> {
         let options = &self.inner.options;
         let root = std::iter::once(&self.inner.layout.root);
         let places = root.chain(&options.also_kept_free);
@@ -105,7 +110,7 @@ impl Repositories {
             .into_iter()
             .filter(|(whose, _)| *whose == DiskUser::Maintainer || disk_user == DiskUser::Stranger);
         for (disk_user, floor) in floors {
-            if free.is_some_and(|free| free < floor) {
+            if free.is_some_and(|free| free < floor.saturating_add(bytes)) {
                 return Err(DiskFull { floor, disk_user });
             }
         }

@@ -5,6 +5,7 @@
 mod adopt;
 mod collect;
 mod contents;
+mod free_space;
 mod hostile_remotes;
 mod layout;
 mod moves;

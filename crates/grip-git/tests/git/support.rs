@@ -53,7 +53,11 @@ impl Sandbox {
 
     /// The same root, opened as after a restart.
     pub fn reopen(&mut self) {
-        self.repositories = open(self.dir.path(), |_| {});
+        self.reopen_with(|_| {});
+    }
+
+    pub fn reopen_with(&mut self, change: impl FnOnce(&mut Options)) {
+        self.repositories = open(self.dir.path(), change);
     }
 
     /// A repository with the history of `work` and its refs.

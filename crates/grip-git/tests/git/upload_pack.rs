@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use grip_git::{
-    Caps, GitService, MoveRecord, NamedTips, Payer, Protocol,
+    Caps, FetchOutcome, GitService, MoveRecord, NamedTips, Payer, Protocol,
     pktline::{self, Packet},
     upload_request::{self, Request},
 };
@@ -151,6 +151,31 @@ async fn an_object_that_is_not_here_is_an_error_that_clients_show() {
     assert!(unpack(&answer).0[0].starts_with("ERR "));
 }
 
+/// The refusal is in the answer, and who sends the answer has to hear of it.
+#[tokio::test]
+async fn a_fetch_that_git_ends_with_an_error_is_known_as_failed() {
+    let work = Work::example();
+    let (sandbox, repo) = Sandbox::published(&work).await;
+    let has_failed = async |want: String| {
+        let body = std::io::Cursor::new(v2(&lines(&[&want, "done"])));
+        let outcome = FetchOutcome::default();
+        let (payer, noted) = (Payer::Unknown, outcome.clone());
+        let answer =
+            sandbox.upload_pack_or_make_room(&repo, Protocol::V2, payer, body, None, noted);
+        let chunks: Vec<bytes::Bytes> = answer.unwrap().try_collect().await.unwrap();
+        assert!(!chunks.concat().is_empty());
+        outcome.has_failed()
+    };
+    let tip = format!("want {}", work.oid("main"));
+    assert!(!has_failed(tip.clone()).await);
+    assert!(has_failed(format!("want {}", "ab".repeat(20))).await);
+    let packs = sandbox.store(&repo.identifier).join("objects/pack");
+    for name in names_in(&packs) {
+        std::fs::remove_file(packs.join(name)).unwrap();
+    }
+    assert!(has_failed(tip).await);
+}
+
 #[tokio::test]
 async fn fifty_thousand_haves_are_answered() {
     let work = Work::example();
@@ -185,6 +210,19 @@ async fn a_request_over_the_limit_is_refused_in_words() {
     sandbox.create(&repo).unwrap();
     let answer = fetch(&sandbox, &repo, Protocol::V2, vec![b'0'; 200_000]).await;
     assert!(unpack(&answer).0[0].starts_with("ERR the request exceeds 100000 bytes"));
+    sandbox.assert_quarantine_is_empty();
+}
+
+#[tokio::test]
+async fn a_long_request_is_not_kept_on_a_full_disk_and_a_short_one_needs_none() {
+    let work = Work::example();
+    let (mut sandbox, repo) = Sandbox::published(&work).await;
+    sandbox.reopen_with(|options| options.stranger_min_free_bytes = u64::MAX);
+    let answer = fetch(&sandbox, &repo, Protocol::V2, vec![b'0'; 200_000]).await;
+    assert!(unpack(&answer).0[0].starts_with("ERR the disk of this server is nearly full"));
+    let short = v2(&lines(&[&format!("want {}", work.oid("main")), "done"]));
+    let answer = fetch(&sandbox, &repo, Protocol::V2, short).await;
+    assert!(!unpack(&answer).1.is_empty());
     sandbox.assert_quarantine_is_empty();
 }
 

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use grip_git::{
-    Payer,
+    FetchOutcome, Payer,
     upload_request::{Protocol, ReadError, Request as V2},
 };
 use grip_tasks::MakesRoom;
@@ -39,7 +39,9 @@ pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> Http
     let encoding = Encoding::of(cx.headers())?;
     let protocol = protocol(cx.headers());
     let repo = hosted(cx)?;
-    let mut reader = Reader::new(body, encoding, Patience::of(&cx.settings));
+    let rest = Arc::<RequestRest>::default();
+    let patience = Patience::of(&cx.settings);
+    let mut reader = Reader::watched(body, encoding, patience, rest.progress());
     // Before the permit: a client that does not say what it wants holds up nobody else.
     let head = match read_head(&mut reader).await {
         Ok(head) => head,
@@ -50,13 +52,13 @@ pub(crate) async fn upload_pack(cx: &RequestContext<'_>, body: Incoming) -> Http
         Err(busy) => return Ok(in_band(&busy)),
     };
     let meter = Meter::new(cx.app, GitOp::Fetch, Instant::now());
-    let rest = Arc::<RequestRest>::default();
     let body = meter.reading(head.followed_by(rest.watch(reader)));
     let fetch = FetchRequest {
         repo,
         protocol,
         rest,
         meter,
+        outcome: FetchOutcome::default(),
         permit,
     };
     match protocol {
@@ -71,16 +73,17 @@ struct FetchRequest {
     protocol: Protocol,
     rest: Arc<RequestRest>,
     meter: Meter,
+    outcome: FetchOutcome,
     permit: RequestPermit,
 }
 
 impl FetchRequest {
-    /// Sends the answer, which is cut where its client does not read it and others wait.
+    /// Sends the answer, which is cut where its client hardly reads it and others wait.
     fn send<S>(self, cx: &RequestContext<'_>, chunks: S) -> Response<Body>
     where
         S: Stream<Item = io::Result<Bytes>> + Send + Unpin + 'static,
     {
-        let chunks = self.meter.sending(chunks);
+        let chunks = self.meter.sending(chunks, self.outcome);
         let (limits, network) = (&cx.app.limits, cx.network());
         let chunks = limits.fetch(chunks, self.permit, network, self.repo, self.rest);
         reply(RESULT, Body::stream(chunks))
@@ -118,10 +121,11 @@ async fn pack(
     let payer = cx.network().map_or(Payer::Unknown, Payer::Client);
     let (repo, protocol) = (fetch.repo.clone(), fetch.protocol);
     let room = Some(Arc::clone(&fetch.rest) as Arc<dyn MakesRoom>);
+    let outcome = fetch.outcome.clone();
     let chunks = cx
         .app
         .blocking("upload-pack", move || {
-            repositories.upload_pack_or_make_room(&repo, protocol, payer, body, room)
+            repositories.upload_pack_or_make_room(&repo, protocol, payer, body, room, outcome)
         })
         .await?
         .map_err(unreadable)?;

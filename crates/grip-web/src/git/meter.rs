@@ -12,6 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::Stream;
+use grip_git::FetchOutcome;
 use tokio::{
     io::{AsyncRead, ReadBuf},
     time::Instant,
@@ -60,11 +61,12 @@ impl Meter {
         }
     }
 
-    /// Counts what `stream` yields; its end without an error is success.
-    pub(super) fn sending<S>(self, stream: S) -> MeteredStream<S> {
+    /// Counts what `stream` yields; its end without an error is success, unless `outcome` says otherwise.
+    pub(super) fn sending<S>(self, stream: S, outcome: FetchOutcome) -> MeteredStream<S> {
         MeteredStream {
             stream,
             meter: self,
+            outcome,
         }
     }
 }
@@ -106,6 +108,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for MeteredRead<R> {
 pub(super) struct MeteredStream<S> {
     stream: S,
     meter: Meter,
+    outcome: FetchOutcome,
 }
 
 impl<S: Stream<Item = io::Result<Bytes>> + Unpin> Stream for MeteredStream<S> {
@@ -115,8 +118,8 @@ impl<S: Stream<Item = io::Result<Bytes>> + Unpin> Stream for MeteredStream<S> {
         let next = Pin::new(&mut self.stream).poll_next(cx);
         match &next {
             Poll::Ready(Some(Ok(chunk))) => self.meter.sent(chunk.len()),
-            Poll::Ready(None) => self.meter.succeeded(),
-            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+            Poll::Ready(None) if !self.outcome.has_failed() => self.meter.succeeded(),
+            Poll::Ready(None | Some(Err(_))) | Poll::Pending => {}
         }
         next
     }

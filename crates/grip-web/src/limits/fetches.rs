@@ -1,9 +1,10 @@
 //! Fetches under way, and the end of those that nobody reads or asks for to the end.
 //!
 //! A client that asks for a pack and does not read it, or does not send the rest of a long request, keeps
-//! a permit, a git process and its memory for as long as a stall may last. From many addresses that is every
-//! permit of a repository. As long as nobody waits it may; where somebody does, for a permit or for memory,
-//! the fetch that has stood still longest is cut.
+//! a permit, a git process and its memory for as long as a stall may last; one that reads a little at a time,
+//! for hours. From many addresses that is every permit of a repository. As long as nobody waits it may; where
+//! somebody does, for a permit or for memory, the fetch that has stood still longest is cut, else the slowest
+//! of those that are slow by the rule of uploads ([`UploadProgress`]).
 
 use std::{
     io,
@@ -15,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::Stream;
-use grip_tasks::MakesRoom;
+use grip_tasks::{MakesRoom, UploadProgress};
 use grip_types::{ClientNetwork, RepoAddr};
 use parking_lot::Mutex;
 use tokio::{
@@ -38,16 +39,24 @@ const PIECE: usize = 16 << 10;
 #[derive(Default)]
 pub(super) struct Fetches(Mutex<Vec<Weak<dyn Cut>>>);
 
-/// A fetch that can be cut from outside: its client may never ask for the next bytes.
+/// A fetch that can be cut from outside: its client may never ask for the next bytes, or hardly ever.
 trait Cut: Send + Sync {
-    /// Since when its client has read or sent nothing, if it is of another network and of this
-    /// repository.
-    fn still_since(&self, unlike: Option<ClientNetwork>, of: Option<&RepoAddr>) -> Option<Instant>;
+    /// Says whether it is of another network, and of this repository.
+    fn concerns(&self, unlike: Option<ClientNetwork>, of: Option<&RepoAddr>) -> bool;
+    /// How its client holds it up, who may stand still for `pause`. Never waits: who asks may be a fetch at
+    /// work itself.
+    fn delay(&self, pause: Duration) -> Option<Delay>;
     /// Ends its git and frees its permit, unless its client has gone on since.
-    fn cut(&self, still_since: Instant);
-    /// Since when its client has read or sent nothing; none while it is at work. Never waits: who asks may
-    /// be a fetch at work itself.
-    fn still_since_now(&self) -> Option<Instant>;
+    fn cut(&self, delay: Delay) -> bool;
+}
+
+/// How a client holds its fetch up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Delay {
+    /// It has read or sent nothing since.
+    Still(Instant),
+    /// It reads or sends so little in a second.
+    Slow(u64),
 }
 
 struct Fetch<S> {
@@ -57,36 +66,45 @@ struct Fetch<S> {
     state: Mutex<State<S>>,
 }
 
-/// Since when the rest of a request is waited for, and the fetch it is for.
+/// What a fetch waits for its client: the rest of its request, and all it reads.
 #[derive(Default)]
 pub(crate) struct RequestRest {
+    /// Since when the rest is waited for.
     since: Mutex<Option<Instant>>,
+    /// Of the request as it was sent, and of the pack as it is read.
+    progress: Arc<UploadProgress>,
     fetch: OnceLock<Weak<dyn Cut>>,
 }
 
 impl RequestRest {
-    fn still(&self) -> Option<(Arc<dyn Cut>, Instant)> {
+    fn delayed(&self) -> Option<(Arc<dyn Cut>, Delay)> {
         let fetch = self.fetch.get()?.upgrade()?;
-        let since = fetch.still_since_now()?;
-        (since.elapsed() >= MAX_PAUSE_WITH_MEMORY).then_some((fetch, since))
+        let delay = fetch.delay(MAX_PAUSE_WITH_MEMORY)?;
+        Some((fetch, delay))
     }
 }
 
 impl MakesRoom for RequestRest {
     fn slow_bytes_per_second(&self) -> Option<u64> {
-        self.still().map(|_| 0)
+        let (_, delay) = self.delayed()?;
+        Some(match delay {
+            Delay::Still(_) => 0,
+            Delay::Slow(bytes_per_second) => bytes_per_second,
+        })
     }
 
     fn make_room(&self) -> bool {
-        let still = self.still();
-        if let Some((fetch, since)) = &still {
-            fetch.cut(*since);
-        }
-        still.is_some()
+        self.delayed()
+            .is_some_and(|(fetch, delay)| fetch.cut(delay))
     }
 }
 
 impl RequestRest {
+    /// For who counts what its client sends.
+    pub(crate) fn progress(&self) -> Arc<UploadProgress> {
+        Arc::clone(&self.progress)
+    }
+
     /// A reader of the rest that is watched.
     pub(crate) fn watch<R>(self: &Arc<Self>, reader: R) -> WatchedRead<R> {
         WatchedRead {
@@ -127,6 +145,8 @@ struct State<S> {
     rest: Bytes,
     /// Since when its client has bytes and has not asked for more; none while it waits for git.
     still_since: Option<Instant>,
+    /// How many these are.
+    handed_bytes: usize,
     is_cut: bool,
 }
 
@@ -150,6 +170,7 @@ impl Fetches {
                 sending: Some((chunks, permit)),
                 rest: Bytes::new(),
                 still_since: Some(Instant::now()),
+                handed_bytes: 0,
                 is_cut: false,
             }),
         });
@@ -162,56 +183,61 @@ impl Fetches {
         FetchStream(fetch)
     }
 
-    /// Cuts the fetch that has stood still longest, if one has for too long: one of `repository`, and
-    /// of another network than who waits. Says whether there was one.
-    pub(super) fn cut_unread(
+    /// Cuts the fetch that has stood still longest, if one has for too long, or else the slowest that is
+    /// slow: one of `repository`, and of another network than who waits. Says whether there was one.
+    pub(super) fn cut_one(
         &self,
         waits: Option<ClientNetwork>,
         repository: Option<&RepoAddr>,
     ) -> bool {
         let fetches: Vec<Arc<dyn Cut>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        let still = fetches.iter().filter_map(|fetch| {
-            let since = fetch.still_since(waits, repository)?;
-            (since.elapsed() >= MAX_PAUSE).then_some((since, fetch))
-        });
-        let Some((since, fetch)) = still.min_by_key(|(since, _)| *since) else {
-            return false;
-        };
-        fetch.cut(since);
-        true
+        let delayed = fetches
+            .iter()
+            .filter(|fetch| fetch.concerns(waits, repository))
+            .filter_map(|fetch| Some((fetch.delay(MAX_PAUSE)?, fetch)));
+        delayed
+            .min_by_key(|(delay, _)| *delay)
+            .is_some_and(|(delay, fetch)| fetch.cut(delay))
     }
 }
 
 impl<S: Send> Cut for Fetch<S> {
-    fn still_since(&self, unlike: Option<ClientNetwork>, of: Option<&RepoAddr>) -> Option<Instant> {
+    fn concerns(&self, unlike: Option<ClientNetwork>, of: Option<&RepoAddr>) -> bool {
         // Who has no network of its own is behind a proxy, and may be anybody.
         let is_other = unlike.is_none() || self.network != unlike;
-        let is_of = of.is_none_or(|of| *of == self.repository);
-        let state = self.state.lock();
-        let still_since = self.client_since(&state);
-        still_since.filter(|_| state.sending.is_some() && is_other && is_of)
+        is_other && of.is_none_or(|of| *of == self.repository)
     }
 
-    fn still_since_now(&self) -> Option<Instant> {
+    fn delay(&self, pause: Duration) -> Option<Delay> {
         let state = self.state.try_lock()?;
-        let still_since = self.client_since(&state);
-        still_since.filter(|_| state.sending.is_some())
+        state.sending.as_ref()?;
+        // None while it waits for git.
+        let since = self.client_since(&state)?;
+        if since.elapsed() >= pause {
+            return Some(Delay::Still(since));
+        }
+        let rate = self.request.progress.slow_bytes_per_second();
+        rate.map(Delay::Slow)
     }
 
-    fn cut(&self, still_since: Instant) {
+    fn cut(&self, delay: Delay) -> bool {
         // Who has it at this moment is at work; to wait for that could be to wait for each other.
         let Some(mut state) = self.state.try_lock() else {
-            return;
+            return false;
         };
-        if self.client_since(&state) != Some(still_since) {
-            return;
+        let is_delayed = match (delay, self.client_since(&state)) {
+            (Delay::Still(since), now) => now == Some(since),
+            (Delay::Slow(_), now) => now.is_some(),
+        };
+        if !is_delayed || state.sending.is_none() {
+            return false;
         }
         state.is_cut = true;
         let sending = state.sending.take();
         drop(state);
-        if sending.is_some() {
-            tracing::debug!(repository = %self.repository, "cut a fetch whose client stands still: others wait");
-        }
+        drop(sending);
+        tracing::debug!(repository = %self.repository, "cut a fetch whose client is too slow: others wait");
+        true
     }
 }
 
@@ -234,8 +260,12 @@ where
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut state = self.0.state.lock();
         if state.is_cut {
-            let text = "its client stood still while others waited";
+            let text = "its client was too slow while others waited";
             return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, text))));
+        }
+        let progress = &self.0.request.progress;
+        if state.still_since.take().is_some() {
+            progress.received(std::mem::take(&mut state.handed_bytes));
         }
         let State { sending, rest, .. } = &mut *state;
         let next = match sending {
@@ -247,14 +277,19 @@ where
             *rest = bytes.split_off(bytes.len().min(PIECE));
             bytes
         });
-        let has_bytes = matches!(next, Poll::Ready(Some(Ok(_))));
-        state.still_since = has_bytes.then(Instant::now);
+        if let Poll::Ready(Some(Ok(bytes))) = &next {
+            state.handed_bytes = bytes.len();
+            state.still_since = Some(Instant::now());
+            progress.waiting();
+        }
         next
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use futures_util::{StreamExt as _, stream};
     use grip_types::Identifier;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -413,5 +448,65 @@ mod tests {
         assert!(unread.next().await.unwrap().is_ok());
         assert!(ask(&limits, 1).await.is_none());
         assert!(unread.next().await.unwrap().is_ok());
+    }
+
+    /// Reads a piece of a pack every 900 ms, as if its buffers were small; about 18 KiB a second.
+    async fn read_slowly<S>(mut fetch: FetchStream<S>) -> io::Error
+    where
+        S: Stream<Item = io::Result<Bytes>> + Unpin,
+    {
+        loop {
+            if let Err(error) = fetch.next().await.unwrap() {
+                return error;
+            }
+            tokio::time::sleep(MAX_PAUSE * 9 / 10).await;
+        }
+    }
+
+    fn pack() -> impl Stream<Item = io::Result<Bytes>> + Send + Unpin + 'static {
+        stream::repeat_with(|| Ok(Bytes::from(vec![0; PIECE])))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_readers_make_room_for_one_who_waits() {
+        let (limits, is_cut) = (Limits::new(&one_fetch()), Cell::new(false));
+        let slow = async {
+            let error = read_slowly(begin(&limits, 1, pack())).await;
+            is_cut.set(true);
+            error
+        };
+        let others = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert!(ask(&limits, 1).await.is_none(), "not its own network");
+            tokio::time::sleep(UploadProgress::GRACE).await;
+            assert!(!is_cut.get(), "nobody waits");
+            let began = Instant::now();
+            assert!(ask(&limits, 2).await.is_some());
+            assert!(began.elapsed() < MAX_PAUSE);
+        };
+        let (error, ()) = tokio::join!(slow, others);
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_makes_room_for_memory_and_a_quick_one_does_not() {
+        let (limits, bounds, repo) = (Limits::new(&one_fetch()), one_fetch(), repository());
+        let permit = limits.request(Class::Fetch, client(1), Some(&repo), &bounds);
+        let request = Arc::<RequestRest>::default();
+        let rest = Arc::clone(&request);
+        let mut fetch = limits.fetch(pack(), permit.unwrap(), None, repo, rest);
+        for _ in 0..100 {
+            assert!(fetch.next().await.unwrap().is_ok());
+            tokio::time::advance(Duration::from_millis(100)).await;
+            assert_eq!(request.slow_bytes_per_second(), None);
+        }
+        for _ in 0..10 {
+            assert!(fetch.next().await.unwrap().is_ok());
+            tokio::time::advance(Duration::from_millis(900)).await;
+        }
+        let rate = request.slow_bytes_per_second();
+        assert!(rate.is_some_and(|rate| rate > 0), "{rate:?}");
+        assert!(request.make_room());
+        assert!(fetch.next().await.unwrap().is_err());
     }
 }

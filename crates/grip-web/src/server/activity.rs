@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::settings::{TRANSFER_GRACE, Timeouts};
+use crate::settings::Timeouts;
 
 /// Marks of one connection, written by its stream and its requests, read by its watch.
 ///
@@ -20,9 +20,12 @@ pub(crate) struct Activity {
     requests: AtomicUsize,
     idle_since: AtomicU64,
     head_since: AtomicU64,
+    /// Since when the answer under way is sent.
+    answer_since: AtomicU64,
     blocked_since: AtomicU64,
-    /// Milliseconds in which the client took nothing although there was something to take.
+    /// Milliseconds in which the client took nothing of the answer although there was something to take.
     blocked_total: AtomicU64,
+    /// Of the answer: a quick one before it buys no slowness.
     written_bytes: AtomicU64,
 }
 
@@ -38,7 +41,7 @@ pub(crate) enum Verdict {
     SlowHead,
     /// No request came for long.
     Idle,
-    /// The client takes nothing of our answer, or next to nothing for long.
+    /// The client takes nothing of our answer, or next to nothing for long, or took too long in all.
     Stuck,
     /// It has had the time of a connection beyond all bounds.
     Spent,
@@ -52,6 +55,7 @@ impl Activity {
             requests: AtomicUsize::new(0),
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(1),
+            answer_since: AtomicU64::new(0),
             blocked_since: AtomicU64::new(0),
             blocked_total: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
@@ -94,10 +98,7 @@ impl Activity {
             now.saturating_sub(since)
         };
         let blocked = Duration::from_millis(current + self.blocked_total.load(Ordering::Relaxed));
-        let due = timeouts
-            .transfer_bytes_per_second
-            .saturating_mul(blocked.as_secs());
-        blocked > TRANSFER_GRACE && self.written_bytes.load(Ordering::Relaxed) < due
+        timeouts.is_too_slow(blocked, self.written_bytes.load(Ordering::Relaxed))
     }
 
     /// Notes that the client takes nothing at the moment.
@@ -111,7 +112,10 @@ impl Activity {
 
     /// Notes that a request is under way until the mark is dropped.
     pub(crate) fn request(self: &Arc<Self>) -> Busy {
-        self.requests.fetch_add(1, Ordering::AcqRel);
+        if self.requests.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.blocked_total.store(0, Ordering::Relaxed);
+            self.written_bytes.store(0, Ordering::Relaxed);
+        }
         self.head_since.store(0, Ordering::Release);
         Busy(Arc::clone(self))
     }
@@ -127,7 +131,9 @@ impl Activity {
         ) {
             return Verdict::Stuck;
         }
-        if self.is_too_slow(now, timeouts) {
+        if self.is_too_slow(now, timeouts)
+            || over(self.answer_since.load(Ordering::Acquire), timeouts.transfer)
+        {
             return Verdict::Stuck;
         }
         if self.requests.load(Ordering::Acquire) == 0 {
@@ -156,12 +162,21 @@ impl Activity {
             self.blocked_since.load(Ordering::Acquire),
             timeouts.write_stall,
         );
+        let answer = left(self.answer_since.load(Ordering::Acquire), timeouts.transfer);
         let idle = match self.requests.load(Ordering::Acquire) {
             0 => left(self.idle_since.load(Ordering::Acquire), timeouts.idle),
             _ => timeouts.idle,
         };
         // At least a millisecond, so that a watch never spins.
-        head.min(blocked).min(idle).max(Duration::from_millis(1))
+        let soonest = head.min(blocked).min(answer).min(idle);
+        soonest.max(Duration::from_millis(1))
+    }
+}
+
+impl Busy {
+    /// Notes that its answer begins, which has the connection for itself.
+    pub(crate) fn answers(&self) {
+        self.0.answer_since.store(self.0.now(), Ordering::Release);
     }
 }
 
@@ -169,6 +184,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         let now = self.0.now();
         self.0.idle_since.store(now, Ordering::Release);
+        self.0.answer_since.store(0, Ordering::Release);
         self.0.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -245,5 +261,39 @@ mod tests {
         };
         assert_eq!(takes(1).await, Verdict::Stuck);
         assert!(matches!(takes(2 << 10).await, Verdict::LookAt(_)));
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_quick_answer_buys_no_slowness_for_the_next() {
+        let activity = Activity::begin();
+        let quick = activity.request();
+        activity.wrote(1 << 30);
+        drop(quick);
+        let _slow = activity.request();
+        for _ in 0..40 {
+            activity.blocked();
+            advance(Duration::from_secs(1)).await;
+            activity.wrote(1);
+        }
+        assert_eq!(activity.check(&timeouts()), Verdict::Stuck);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_read_quickly_enough_has_its_whole_time_and_no_more() {
+        let activity = Activity::begin();
+        for _ in 0..2 {
+            let busy = activity.request();
+            // What the client sends has a deadline of its own.
+            advance(timeouts().transfer).await;
+            busy.answers();
+            activity.wrote(1 << 20);
+            advance(timeouts().transfer - Duration::from_secs(1)).await;
+            let soon = Instant::now() + Duration::from_secs(1);
+            assert_eq!(activity.check(&timeouts()), Verdict::LookAt(soon));
+            drop(busy);
+        }
+        let busy = activity.request();
+        busy.answers();
+        advance(timeouts().transfer).await;
+        assert_eq!(activity.check(&timeouts()), Verdict::Stuck);
     }
 }

@@ -223,8 +223,8 @@ where
         // Moved once: it is as large as the largest answer, and is wrapped several times.
         let future = Box::pin(future);
         self.0.group().spawn("http2", async move {
-            let stall = app.settings().timeouts.write_stall;
-            if stream::serve(future, stall).await.is_err() {
+            let timeouts = app.settings().timeouts.clone();
+            if stream::serve(future, timeouts).await.is_err() {
                 tracing::debug!("resetting stream: its client takes nothing of the response");
                 app.cut_stream();
             }

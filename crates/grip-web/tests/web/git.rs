@@ -213,6 +213,33 @@ async fn a_fetch_whose_client_goes_away_leaves_its_slot() -> Result<()> {
     hosted.node.metrics_with(&[&in_flight(0)]).await
 }
 
+#[tokio::test]
+async fn a_fetch_that_git_ends_with_an_error_counts_as_failed() -> Result<()> {
+    let hosted = Hosted::new().await?;
+    let operations = |status, count| {
+        let labels = format!("operation=\"fetch\",status=\"{status}\"");
+        format!("ngit_git_operations_total{{{labels}}} {count}\n")
+    };
+    let headers = [("content-type", "application/x-git-upload-pack-request")];
+    let path = hosted.path("/git-upload-pack");
+    let want = |oid: &str| format!("0032want {oid}\n00000009done\n").into_bytes();
+    let tip = hosted.tree.tip("HEAD")?;
+    let missing = want(&"1".repeat(40));
+    let answer = hosted.node.ask("POST", &path, &headers, &missing).await?;
+    answer.must_be(200, &["ERR "]);
+    hosted.node.metrics_with(&[&operations("error", 1)]).await?;
+    let answer = hosted.node.ask("POST", &path, &headers, &want(&tip)).await;
+    answer?.must_be(200, &["PACK"]);
+    let counted = [&*operations("success", 1), &operations("error", 1)];
+    hosted.node.metrics_with(&counted).await?;
+
+    hosted.node.remove_packs("x")?;
+    let answer = hosted.node.ask("POST", &path, &headers, &want(&tip)).await;
+    anyhow::ensure!(!answer?.text().contains("PACK"));
+    let counted = [&*operations("success", 1), &operations("error", 2)];
+    hosted.node.metrics_with(&counted).await
+}
+
 fn gzip(data: &[u8]) -> Vec<u8> {
     use std::io::Write as _;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());

@@ -194,6 +194,15 @@ impl Node {
         })
     }
 
+    /// Removes all packs of an identifier behind its back.
+    pub fn remove_packs(&self, identifier: &str) -> Result<()> {
+        let packs = format!("git/.objects/{identifier}.git/objects/pack");
+        for entry in std::fs::read_dir(self.dir.path().join(packs))? {
+            std::fs::remove_file(entry?.path())?;
+        }
+        Ok(())
+    }
+
     pub fn authority(&self) -> String {
         self.addr.to_string()
     }

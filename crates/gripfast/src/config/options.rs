@@ -316,7 +316,8 @@ options! {
         drain_deadline: Duration = "5s", live;
         /// How long a client may send or take nothing in the middle of a push, fetch or answer.
         stall_timeout: Duration = "60s";
-        /// How long a client may take to send a push in all.
+        /// How long a client may take to send a push in all, and to read the answer to a request from
+        /// its head on.
         transfer_deadline: Duration = "2h";
         /// How long a connection may rest between requests.
         idle_timeout: Duration = "60s", live;
