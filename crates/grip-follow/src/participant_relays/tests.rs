@@ -40,6 +40,7 @@ fn scene() -> (Participants, [PublicKey; 3], EventId) {
         is_served: true,
         members: vec![owner],
         relays: Vec::new(),
+        relays_of_invited: Vec::new(),
         clones: Vec::new(),
         state: None,
     });
