@@ -7,7 +7,9 @@ use clap::Parser;
 use grip_conformance::Target;
 
 #[derive(Parser)]
-#[command(about = "Runs the GRASP-01 cases against a server and prints a table")]
+#[command(
+    about = "Runs the cases of GRASP-01, 02, 03, 05 and 06 against a server and prints a table"
+)]
 struct Options {
     /// The server, such as `https://grasp.example.com`
     #[arg(long)]

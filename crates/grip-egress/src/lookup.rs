@@ -29,8 +29,6 @@ const MAX_LOOKUPS: usize = 128;
 /// Those of names with the same last labels, by their number: who has a domain can make up any number
 /// of names below it, and domains of different people may have the last two labels in common.
 const MAX_LOOKUPS_BELOW: [(usize, usize); 2] = [(2, 16), (3, 4)];
-/// Addresses of one name that are looked at.
-const MAX_FOUND: usize = 64;
 
 /// Where addresses of names come from.
 pub trait Lookup: Send + Sync {
@@ -115,7 +113,7 @@ fn last_labels(host: &str, count: usize) -> &str {
     dots.nth(count - 1).map_or(host, |at| &host[at + 1..])
 }
 
-/// Hands the client those addresses of a name that the rules let through.
+/// Hands the client the addresses of a name that the rules let through.
 #[derive(Clone)]
 pub(crate) struct Resolver {
     pub(crate) lookup: Arc<dyn Lookup>,
@@ -224,21 +222,17 @@ impl Resolve for Resolver {
     }
 }
 
-/// Keeps the addresses that may be connected to; where there are only others, says what one is.
-fn sift(rules: &Rules, host: &Domain, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Special> {
-    let mut allowed = Vec::new();
-    let mut refused = None;
-    for address in found.into_iter().take(MAX_FOUND) {
-        match rules.refuse(host, address) {
-            None if allowed.len() < MAX_ADDRESSES => allowed.push(address),
-            None => break,
-            Some(special) => refused = Some(special),
-        }
+/// The addresses of a name whose answers may all be connected to (G02-53). One that may not refuses the
+/// name: whoever answers with an address inside beside a public one tries to find out which is taken.
+fn sift(rules: &Rules, host: &Domain, mut found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Special> {
+    let refused = found
+        .iter()
+        .find_map(|address| rules.refuse(host, *address));
+    if let Some(special) = refused {
+        return Err(special);
     }
-    match refused {
-        Some(special) if allowed.is_empty() => Err(special),
-        _ => Ok(allowed),
-    }
+    found.truncate(MAX_ADDRESSES);
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ const MAX_HELD_OF_ONE: usize = 1_000;
 static LOTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 /// Maintainers and participants of one repository whose requests to vanish are looked for.
 const MAX_KNOWN: usize = 500;
-/// Relays of one repository, in the order of its announcements.
+/// Relays of one repository, in the order of its announcements; and as many of keys that are invited.
 const MAX_RELAYS_OF_ONE: usize = 8;
 /// The weight of one owner, for all relays they name together.
 pub(crate) const VOICE: u64 = 1 << 20;
@@ -59,6 +59,7 @@ pub(crate) struct Rules<'a> {
 
 /// A repository as it is wanted from every relay of it.
 struct Wanted {
+    /// None of a held one, of which only announcements and states are.
     values: Vec<(Class, Arc<str>)>,
     identifier: Arc<str>,
 }
@@ -75,7 +76,13 @@ pub(crate) fn plan(
 ) -> BTreeMap<RelayUrl, Arc<Plan>> {
     let mut targets: BTreeMap<RelayUrl, Target> = BTreeMap::new();
     for (at, repository) in repositories.iter().enumerate() {
-        for url in relays(repository, rules) {
+        let of_members = relays(repository, rules);
+        let of_invited = allowed(&repository.relays_of_invited, rules);
+        for url in of_invited.difference(&of_members) {
+            let target = targets.entry(url.clone()).or_default();
+            target.add_in_part(at, repository);
+        }
+        for url in of_members {
             targets.entry(url).or_default().add(at, repository);
         }
     }
@@ -97,18 +104,14 @@ pub(crate) fn plan(
         std::cmp::Reverse((is_first(url), served, held))
     });
     ranked.truncate(rules.max_relays);
-    for (_, target) in &mut ranked {
-        let held = share_of_held(
-            std::mem::take(&mut target.held_places),
-            repositories,
-            rules.hour,
-        );
-        target.repositories.extend(held);
-    }
-    let mut of_repository: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (place, (_, target)) in ranked.iter().enumerate() {
-        for at in &target.repositories {
-            of_repository.entry(*at).or_default().push(place);
+    // Where a relay stands, and whether all of a repository is wanted of it.
+    let mut of_repository: BTreeMap<usize, Vec<(usize, bool)>> = BTreeMap::new();
+    for (place, (_, target)) in ranked.iter_mut().enumerate() {
+        let held_places = std::mem::take(&mut target.held_places);
+        let in_part = share_of_held(held_places, repositories, rules.hour);
+        let whole = target.repositories.iter().map(|at| (*at, true));
+        for (at, is_whole) in whole.chain(in_part.into_iter().map(|at| (at, false))) {
+            of_repository.entry(at).or_default().push((place, is_whole));
         }
     }
     let revisions = revisions(repositories);
@@ -117,13 +120,16 @@ pub(crate) fn plan(
     for (at, places) in of_repository {
         let known = places
             .iter()
-            .filter_map(|place| before.get(&ranked[*place].0));
+            .filter_map(|(place, _)| before.get(&ranked[*place].0));
         let known: Vec<&Arc<Plan>> = known.collect();
         let Wanted { values, identifier } = wanted(&repositories[at], &threads, &known);
-        for place in places {
+        for (place, is_whole) in places {
             let draft = &mut drafts[place];
             draft.repositories += 1;
-            for (class, value) in &values {
+            if !is_whole {
+                draft.add(Class::Held, &identifier);
+            }
+            for (class, value) in values.iter().filter(|_| is_whole) {
                 draft.add(*class, value);
             }
             draft.revise(&identifier, &revisions);
@@ -212,7 +218,7 @@ struct Target {
     /// Owners, so that one of them with many repositories counts once.
     served: HashSet<PublicKey>,
     held: HashSet<PublicKey>,
-    /// The held ones, of which some are chosen.
+    /// Those of which announcements and states are wanted; some are chosen.
     held_places: Vec<usize>,
 }
 
@@ -223,16 +229,24 @@ impl Target {
             self.served.insert(owner);
             self.repositories.push(at);
         } else {
-            self.held.insert(owner);
-            self.held_places.push(at);
+            self.add_in_part(at, repository);
         }
+    }
+
+    /// Announcements and states alone, as of what is held.
+    fn add_in_part(&mut self, at: usize, repository: &FollowedRepository) {
+        self.held.insert(repository.addr.owner);
+        self.held_places.push(at);
     }
 }
 
 /// The relays of a repository that may be followed.
 pub(crate) fn relays(repository: &FollowedRepository, rules: &Rules<'_>) -> BTreeSet<RelayUrl> {
-    let parsed = repository.relays.iter();
-    let parsed = parsed.filter_map(|text| RelayUrl::parse(text).ok());
+    allowed(&repository.relays, rules)
+}
+
+fn allowed(texts: &[String], rules: &Rules<'_>) -> BTreeSet<RelayUrl> {
+    let parsed = texts.iter().filter_map(|text| RelayUrl::parse(text).ok());
     let allowed = parsed.filter(|url| (rules.may_follow)(url));
     let mut seen = BTreeSet::new();
     for url in allowed {
@@ -249,20 +263,27 @@ fn wanted(
     threads: &impl Fn(&FollowedRepository) -> Rc<Threads>,
     known: &[&Arc<Plan>],
 ) -> Wanted {
-    let text = |class: Class, text: &str| -> Arc<str> {
-        let same = known.iter().find_map(|plan| plan.get(class, text));
-        same.map_or_else(|| text.into(), Arc::clone)
+    let text = |classes: &[Class], text: &str| -> Arc<str> {
+        let of_plan = |plan: &&Arc<Plan>| -> Option<Arc<str>> {
+            let mut same = classes.iter().filter_map(|class| plan.get(*class, text));
+            same.next().cloned()
+        };
+        known
+            .iter()
+            .find_map(of_plan)
+            .unwrap_or_else(|| text.into())
     };
     let identifier = repository.addr.identifier.as_str();
+    let identifier = text(&[Class::States, Class::Held], identifier);
     if !repository.is_served {
-        let identifier = text(Class::Held, identifier);
-        let values = vec![(Class::Held, Arc::clone(&identifier))];
-        return Wanted { values, identifier };
+        return Wanted {
+            values: Vec::new(),
+            identifier,
+        };
     }
-    let identifier = text(Class::States, identifier);
     let mut values = vec![(Class::States, Arc::clone(&identifier))];
     let mut add = |classes: &[Class], value: &str| {
-        let value = text(classes[0], value);
+        let value = text(&classes[..1], value);
         values.extend(classes.iter().map(|class| (*class, Arc::clone(&value))));
     };
     let announcement = Address::of_announcement(&repository.addr);
@@ -316,6 +337,7 @@ mod tests {
             is_served,
             members: vec![owner],
             relays: relays.iter().map(|relay| (*relay).to_owned()).collect(),
+            relays_of_invited: Vec::new(),
             clones: Vec::new(),
             state: None,
         }
@@ -398,6 +420,25 @@ mod tests {
                 Class::Quote
             ]
         );
+    }
+
+    #[test]
+    fn g02_10_relays_of_invited_keys_are_followed_for_announcements_and_states_alone() {
+        let owner = Keys::generate().public_key();
+        let mut served = repository(owner, "b", true, &["wss://both.example"]);
+        let of_invited = ["wss://invited.example", "wss://both.example"];
+        served.relays_of_invited = of_invited.map(str::to_owned).to_vec();
+        let many = (0..30).map(|n| format!("wss://i{n}.example"));
+        let mut held = repository(owner, "c", false, &[]);
+        held.relays_of_invited = many.collect();
+        let plans = plans(&[served, held], &[], 100);
+        let of = |url: &str| classes(&plans[&RelayUrl::parse(url).unwrap()]);
+        assert_eq!(
+            of("wss://invited.example"),
+            [Class::Announcements, Class::Held]
+        );
+        assert!(of("wss://both.example").contains(&Class::Address));
+        assert_eq!(plans.len(), 2 + MAX_RELAYS_OF_ONE);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The hosted repositories as they are followed on other relays (G02-10).
 
-use std::{error::Error, pin::Pin};
+use std::{collections::HashSet, error::Error, pin::Pin};
 
 use grip_nostr::{
     Announcement, EventId, Filter, FollowedRepositories, FollowedRepository, FollowedState,
@@ -92,15 +92,17 @@ impl Core {
                 .chain(others)
                 .copied()
                 .collect();
-            let listed = |servers: fn(&Announcement) -> &Vec<String>| -> Vec<String> {
-                let of_members = members.iter().filter_map(|key| announcements.of(key));
-                let servers = of_members.flat_map(|(announcement, _)| servers(announcement));
-                servers.take(MAX_SERVERS).cloned().collect()
+            let listed = |keys: &[PublicKey], servers: fn(&Announcement) -> &Vec<String>| {
+                let known = keys.iter().filter_map(|key| announcements.of(key));
+                let lists: Vec<&Vec<String>> = known.map(|(it, _)| servers(it)).collect();
+                in_turns(&lists)
             };
+            let invited: Vec<PublicKey> = set.invited().copied().collect();
             let state = effective_state(&set, &states).filter(|_| is_served(status));
             followed.push(FollowedRepository {
-                relays: listed(|announcement| &announcement.relays),
-                clones: listed(|announcement| &announcement.clone),
+                relays: listed(&members, |announcement| &announcement.relays),
+                relays_of_invited: listed(&invited, |announcement| &announcement.relays),
+                clones: listed(&members, |announcement| &announcement.clone),
                 state: state.map(|state| FollowedState {
                     id: state.event.id,
                     created_at: state.event.created_at,
@@ -114,10 +116,42 @@ impl Core {
     }
 }
 
+/// One server of each list after the other, each once, so that no list pushes out another.
+fn in_turns(lists: &[&Vec<String>]) -> Vec<String> {
+    let longest = lists
+        .iter()
+        .map(|list| list.len())
+        .max()
+        .unwrap_or_default();
+    let turns = (0..longest).flat_map(|at| lists.iter().filter_map(move |list| list.get(at)));
+    let mut seen = HashSet::new();
+    let different = turns.filter(|server| seen.insert(server.as_str()));
+    different.take(MAX_SERVERS).cloned().collect()
+}
+
 /// Reads the tags only where the rest matches and there is a condition on them.
 fn matches(filter: &Filter, event: &CompactEvent) -> bool {
     let (id, author) = (event.id(), event.author());
     let kind = event.kind().as_u16();
     filter.matches_head(id.as_bytes(), author.as_bytes(), kind, event.created_at())
         && (filter.tags.is_empty() || filter.matches(&event.unpack()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_long_list_of_one_maintainer_pushes_out_nobody_elses() {
+        let long: Vec<String> = (0..100).map(|n| format!("wss://a{n}.example")).collect();
+        let short = ["wss://a0.example", "wss://b.example", "wss://c.example"];
+        let short = short.map(str::to_owned).to_vec();
+        let taken = in_turns(&[&long, &short]);
+        assert_eq!(taken.len(), MAX_SERVERS);
+        let first = ["wss://a0.example", "wss://a1.example", "wss://b.example"];
+        assert_eq!(taken[..3], first);
+        assert!(taken.contains(&short[2]));
+        let different: HashSet<&String> = taken.iter().collect();
+        assert_eq!(different.len(), taken.len());
+    }
 }

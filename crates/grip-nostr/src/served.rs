@@ -60,8 +60,11 @@ pub struct FollowedRepository {
     pub is_served: bool,
     /// Its confirmed maintainers, the owner first.
     pub members: Vec<PublicKey>,
-    /// As the newest announcements of its maintainers write them, the owner's first.
+    /// As the newest announcements of its maintainers write them, one of each after the other.
     pub relays: Vec<String>,
+    /// The same of keys that are invited: their acceptance may be there, and only announcements and states
+    /// are of use (G02-10).
+    pub relays_of_invited: Vec<String>,
     /// The clone URLs of these announcements, in the same order.
     pub clones: Vec<String>,
     /// The state that speaks for it, where one is served.

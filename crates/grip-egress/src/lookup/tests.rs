@@ -20,15 +20,22 @@ fn keep(found: &[&str]) -> Result<Vec<IpAddr>, Special> {
 }
 
 #[test]
-fn only_public_addresses_of_a_name_are_kept() {
-    let found = [
-        "10.0.0.1",
-        "1.1.1.1",
-        "::1",
-        "2606:4700::1111",
-        "169.254.169.254",
-    ];
-    assert_eq!(keep(&found), Ok(addresses(&["1.1.1.1", "2606:4700::1111"])));
+fn g02_53_one_answer_that_is_not_global_refuses_the_name_wherever_it_stands() {
+    let public = vec!["1.1.1.1"; 1_000];
+    for (inside, special) in [
+        ("10.0.0.1", Special::Private),
+        ("::1", Special::Loopback),
+        ("64:ff9b::7f00:1", Special::Loopback),
+        ("169.254.169.254", Special::Metadata),
+    ] {
+        for place in [0, 1, MAX_ADDRESSES, public.len()] {
+            let mut found = public.clone();
+            found.insert(place, inside);
+            assert_eq!(keep(&found), Err(special), "{inside} at {place}");
+        }
+    }
+    let found = ["1.1.1.1", "2606:4700::1111"];
+    assert_eq!(keep(&found), Ok(addresses(&found)));
 }
 
 #[test]

@@ -105,29 +105,24 @@ async fn a_name_that_changes_its_mind_between_two_hops_is_judged_again() {
 }
 
 #[tokio::test]
-async fn of_mixed_answers_only_public_addresses_are_connected_to() {
+async fn g02_53_one_answer_that_is_not_global_refuses_the_target() {
     let (inside, outside) = Host::pair(|_| fine("secret"), |_| fine("ok")).await;
     let client = client();
     let v6_inside: IpAddr = "::1".parse().unwrap();
-    client
-        .names
-        .answer("mixed.example", &[PRIVATE, v6_inside, PUBLIC, PRIVATE]);
-
-    let url = outside.named("mixed.example", "/");
+    for (name, answers) in [
+        ("first.example", &[PRIVATE, v6_inside, PUBLIC, PRIVATE][..]),
+        ("last.example", &[PUBLIC, PUBLIC, PRIVATE]),
+        ("dead.example", &[DEAD, PRIVATE]),
+        ("v6.example", &[PUBLIC, v6_inside]),
+    ] {
+        client.names.answer(name, answers);
+        let error = client.fail(outside.named(name, "/")).await;
+        assert!(is_forbidden(&error), "{name}: {error:?}");
+    }
+    client.names.answer("both.example", &[PUBLIC, PUBLIC]);
+    let url = outside.named("both.example", "/");
     assert_eq!(client.fetch(url).await.unwrap(), "ok");
     assert_eq!((outside.connections(), inside.connections()), (1, 0));
-}
-
-#[tokio::test]
-async fn a_dead_public_address_is_no_reason_to_try_a_private_one() {
-    let inside = inside().await;
-    let client = client();
-    client.names.answer("mixed.example", &[DEAD, PRIVATE]);
-
-    let error = client.fail(inside.named("mixed.example", "/")).await;
-    assert_matches!(error, EgressError::Unreachable { .. });
-    assert_eq!(inside.connections(), 0);
-    assert_eq!(client.counts("mixed.example"), (0, 1, 1));
 }
 
 #[tokio::test]

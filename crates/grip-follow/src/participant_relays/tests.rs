@@ -40,6 +40,7 @@ fn scene() -> (Participants, [PublicKey; 3], EventId) {
         is_served: true,
         members: vec![owner],
         relays: Vec::new(),
+        relays_of_invited: Vec::new(),
         clones: Vec::new(),
         state: None,
     });
@@ -82,6 +83,7 @@ fn g03_7_four_relays_of_a_list_count_in_its_order_for_each_purpose() {
     assert_eq!(read.read, of(&["b", "c", "e", "f"]));
 }
 
+/// All of them but generated words (docs/decisions/0112).
 #[test]
 fn g03_9_a_trap_is_left_out_and_the_rest_of_the_list_stays() {
     let key = format!("wss://a.example/{}", "ab".repeat(32));

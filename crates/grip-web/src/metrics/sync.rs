@@ -46,9 +46,11 @@ impl Collected {
         let connected = relays.iter().filter(|relay| relay.next_attempt.is_none()).count();
         gauge(out, "ngit_sync_relays_tracked_total", "Relays that are followed", relays.len() as u64)?;
         gauge(out, "ngit_sync_relays_connected_total", "Relays that are connected", connected as u64)?;
+        gauge(out, "ngit_sync_relays_dead_total", "Relays that have not been reached for a day", of(RelayHealth::Dead))?;
         gauges(out, "ngit_sync_relays", "Relays that are followed, by health", "health", RelayHealth::ALL.map(|health| (health.label(), of(health))))?;
         counter(out, "ngit_sync_connection_attempts", "Dials of relays", followed.dials_total)?;
         counter(out, "ngit_sync_connection_failures", "Dials of relays that failed", followed.dials_failed_total)?;
+        counter(out, "ngit_sync_events_synced", "Events of relays that were taken and were not here before", followed.events_taken_total)?;
         counters(out, "ngit_sync_events", "Events that relays delivered, by what became of them", "fate", fates)?;
         let replication = report.replication();
         let by_status = |counts: &BTreeMap<String, u64>| ReplicaStatus::ALL.map(|status| (status.label(), counts.get(status.label()).copied().unwrap_or_default()));

@@ -1,7 +1,7 @@
 //! An archive that follows another server (GRASP-05), and what it keeps of what was there before.
 
 use anyhow::{Result, ensure};
-use grip_testkit::{LocalProject, Node, WorkTree, git, http::must_contain};
+use grip_testkit::{Author, LocalProject, Node, WorkTree, git, http::must_contain};
 use serde_json::{Value, json};
 
 use super::scene::{all_served, node, node_with, publish, push, served};
@@ -80,5 +80,35 @@ async fn g05_1_2_an_archive_mirrors_what_does_not_list_it_and_loses_no_tip_by_a_
     let commit = archive.get(&format!("/{subject}/commit/{first}")).await?;
     ensure!(commit.status == 200, "a lost commit can be read");
     archive.run(&["check", "--full"]).await?;
+    Ok(())
+}
+
+/// The text for all is shown above.
+#[tokio::test]
+async fn g05_11_what_is_taken_is_said_for_each_selection() -> Result<()> {
+    let npub = Author::new().npub();
+    let whitelisted = "whitelisted repositories and maintainers";
+    for (name, value, text) in [
+        (
+            "NGIT_ARCHIVE_WHITELIST",
+            npub.as_str(),
+            format!("Read-only sync of {whitelisted}"),
+        ),
+        (
+            "NGIT_ARCHIVE_GRASP_SERVICES",
+            "git.example.com",
+            "Read-only sync of repositories on selected grasp servers".to_owned(),
+        ),
+        (
+            "NGIT_REPOSITORY_WHITELIST",
+            npub.as_str(),
+            format!("Accepts only {whitelisted} that list this service"),
+        ),
+    ] {
+        let node = node_with(&[(name, value)]).await?;
+        let accept = [("accept", "application/nostr+json")];
+        let document: Value = node.ask("GET", "/", &accept, b"").await?.json()?;
+        ensure!(document["curation"] == text.as_str(), "{name}: {document}");
+    }
     Ok(())
 }

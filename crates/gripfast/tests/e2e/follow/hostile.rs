@@ -108,7 +108,9 @@ async fn g02_42_a_relay_is_followed_whatever_it_says_of_itself() -> Result<()> {
     ensure!(relays.iter().all(|relay| relay.described() > 0));
     ensure!(elsewhere.described() == 0, "a redirect was followed");
     let read = relays[2].flooded_bytes();
-    ensure!(read < 32 << 20, "{read} bytes of a document were read");
+    println!("{read} bytes of an endless document were sent");
+    // What the buffers of both sockets take in beside the 256 KiB that are read.
+    ensure!(read < 12 << 20, "{read} bytes of a document were read");
     Ok(())
 }
 
@@ -327,6 +329,50 @@ async fn half_a_history_is_kept_and_confirms_nothing() -> Result<()> {
         shown["full_at"].is_null() && shown["is_reading_history"] == true,
         "{shown}"
     );
+    Ok(())
+}
+
+/// One full page, whatever `until` says: the next page ends where this one begins, and nothing before that comes.
+#[tokio::test]
+async fn a_relay_that_repeats_one_page_is_asked_a_few_times_and_confirms_nothing() -> Result<()> {
+    let node = node().await?;
+    let project = LocalProject::new("tides")?;
+    let page: Vec<Value> = (0..120)
+        .map(|n| {
+            let at = nostr::prelude::Timestamp::now() - 10_000 + n;
+            let tags = vec![tag(["a", &project.coordinate()])];
+            json!(Author::new().sign_at(1621, &n.to_string(), tags, at))
+        })
+        .collect();
+    let script = move |message: &Value| {
+        let mut message = message.clone();
+        for filter in message.as_array_mut().into_iter().flatten().skip(2) {
+            if let Some(filter) = filter.as_object_mut() {
+                filter.remove("until");
+            }
+        }
+        honest(&message, &page)
+    };
+    let looping = FakeRelay::start("127.0.0.27", Arc::new(script)).await?;
+    let real = Author::new().issue(&project.owner, "tides", "ebb");
+    let other = FakeRelay::with_events("127.0.0.28", vec![json!(real)]).await?;
+    host_with_all(&project, &node, &[looping.url(), other.url()]).await?;
+    let url = looping.url();
+    let shown = until_relay(&node, "its history is given up for now", |relay| {
+        relay["relay"] == url.as_str() && relay["health"] == "degraded"
+    })
+    .await?;
+    served(&node, &real).await?;
+    ensure!(
+        shown["full_at"].is_null(),
+        "a loop counted as whole: {shown}"
+    );
+    looping.settled().await?;
+    let requests = looping.requests().into_iter();
+    let pages = requests.filter(|it| it.is_page() && it.has("#a"));
+    let ends: Vec<Option<u64>> = pages.map(|page| page.number("until")).collect();
+    ensure!(ends.len() > 1, "its second page was not asked for");
+    ensure!(ends.len() <= 3, "it was asked again and again: {ends:?}");
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use grip_testkit::{
 use nostr::prelude::{Event, Timestamp};
 
 use super::{
-    scene::{events_of, node, push, relays, served},
+    scene::{events_of, node, publish, push, relays, served},
     scripted::{Events, Scene, Time, WITHOUT_NIP77, announcement, empty, events, having},
 };
 
@@ -155,7 +155,7 @@ async fn g02_10_11_one_relay_is_dialled_once_however_it_is_spelt_and_the_own_one
         format!("{}/", own.replace("ws:", "Ws:")),
         own,
     ];
-    super::scene::publish(&node, &announcement(&project, &node, &spelt)).await?;
+    publish(&node, &announcement(&project, &node, &spelt)).await?;
     let expected: BTreeSet<String> =
         [url.clone(), format!("{url}/a"), format!("{url}/a?b=1")].into();
     until_true("each is connected", || {
@@ -170,6 +170,63 @@ async fn g02_10_11_one_relay_is_dialled_once_however_it_is_spelt_and_the_own_one
     ensure!(shown == expected, "{shown:?}");
     relay.settled().await?;
     ensure!(relay.connected().len() == expected.len());
+    Ok(())
+}
+
+/// G02-10, G01-79: a relay that only an invited key names is asked for announcements and states, where the
+/// acceptance may be. When it has come, the relay is that of a co-maintainer, and followed for everything.
+#[tokio::test]
+async fn g02_10_relays_of_invited_keys_are_asked_for_announcements_and_states_alone() -> Result<()>
+{
+    let relay = FakeRelay::start("127.0.2.47", empty(|_| None)).await?;
+    let scene = Scene::start(relay, Time::Timers(5), &[WITHOUT_NIP77]).await?;
+    let project = LocalProject::new("tides")?;
+    let invited = Author::new();
+    let own = project.url(&scene.node);
+    let elsewhere = invited.clone_url("git.example", "tides");
+    let announced = |relay: String, place: &str, maintainers: &[String]| {
+        let listed = maintainers.iter().cloned();
+        vec![
+            tag(["d", "tides"]),
+            tag(["clone", place]),
+            tag(["relays".to_owned(), relay]),
+            tag(["maintainers".to_owned()].into_iter().chain(listed)),
+        ]
+    };
+    let invitation = announced(scene.node.relay_url(), &own, &[invited.hex()]);
+    publish(&scene.node, &project.owner.sign(30617, "", invitation)).await?;
+    push(&project, &scene.node, 5).await?;
+    let refused = announced(scene.relay.url(), &elsewhere, &[]);
+    let before = Timestamp::now() - 60;
+    publish(&scene.node, &invited.sign_at(30617, "", refused, before)).await?;
+    let is_it = |it: &Request| it.is_live() && it.asks("#d", "tides");
+    let asked = scene
+        .request("the acceptance is asked for", 0, is_it)
+        .await?;
+    let of_it = asked.filters.iter().find(|it| !it["#d"].is_null());
+    ensure!(
+        of_it.is_some_and(|it| it["kinds"] == serde_json::json!([30_617, 30_618])),
+        "{asked:?}"
+    );
+    scene
+        .shown("all is read", |it| it["full_at"].is_i64())
+        .await?;
+    for field in ["#a", "#A", "#q", "#e", "#E"] {
+        let requests = scene.relay.requests();
+        ensure!(
+            requests.iter().all(|it| !it.has(field)),
+            "{}",
+            scene.story()
+        );
+    }
+    let acceptance = announced(scene.relay.url(), &elsewhere, &[project.owner.hex()]);
+    let acceptance = invited.sign(30617, "", acceptance);
+    scene.deliver("#d", "tides", &acceptance).await?;
+    let coordinate = project.coordinate();
+    let is_it = |it: &Request| it.is_live() && it.asks("#a", &coordinate);
+    scene
+        .request("the relay of a co-maintainer is followed", 0, is_it)
+        .await?;
     Ok(())
 }
 

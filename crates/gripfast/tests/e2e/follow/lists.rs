@@ -194,7 +194,8 @@ async fn g03_8_the_fallback_is_asked_only_where_a_look_that_succeeded_found_no_l
     Ok(())
 }
 
-/// By G02-52 and G02-53 too, which hold for all that events name.
+/// By G02-52 and G02-53 too, which hold for all that events name. Generated words are not compared
+/// (docs/decisions/0112).
 #[tokio::test]
 async fn g03_9_a_trap_in_a_list_is_left_out_and_the_rest_of_the_list_is_followed() -> Result<()> {
     let index = Index::start("127.0.3.27").await?;
@@ -231,6 +232,7 @@ async fn g03_9_a_trap_in_a_list_is_left_out_and_the_rest_of_the_list_is_followed
 const BY_LISTS: usize = 32;
 const PEOPLE: usize = 40;
 
+/// Their number; how often they are read is that of all relays (docs/decisions/0112).
 #[tokio::test]
 async fn g03_10_32_relays_are_followed_for_lists_alone() -> Result<()> {
     let index = Index::start("127.0.3.29").await?;

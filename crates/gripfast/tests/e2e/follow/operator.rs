@@ -37,6 +37,8 @@ async fn g02_45_relays_are_shown_with_their_health_their_error_and_their_next_at
         &[
             "ngit_sync_relays_tracked_total 1",
             "ngit_sync_relays_connected_total 0",
+            "ngit_sync_relays_dead_total 0",
+            "ngit_sync_events_synced_total ",
             "ngit_sync_relays{health=\"disconnected\"} 1",
         ],
     );

@@ -4,14 +4,18 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
-    Author, LocalProject, clock_off_by, events::tag, git, http::must_contain, until_ok,
+    Author, Balancer, LocalProject, Node, clock_off_by, events::tag, git, http::must_contain,
+    until_ok,
 };
+use nostr::prelude::Timestamp;
 use rustix::process::Signal;
+use tokio::net::TcpListener;
 
 use super::scene::{
-    all_served, announce, events_of, node, node_with, publish, push, relays, same_refs, served,
-    traffic, until_relay,
+    NEAR, all_served, announce, events_of, node, node_with, publish, push, relays, same_refs,
+    served, traffic, until_relay,
 };
+use crate::BINARY;
 
 #[tokio::test]
 async fn g02_1_a_push_to_one_node_is_served_by_the_other_within_seconds() -> Result<()> {
@@ -133,6 +137,113 @@ async fn three_nodes_one_killed_one_cut_off_and_one_with_a_wrong_clock_end_with_
     Ok(())
 }
 
+/// A node that others know by the address of a cable in front of it.
+struct Cabled {
+    node: Node,
+    /// What others know; it never runs.
+    front: Node,
+    cable: Balancer,
+}
+
+async fn cabled(env: &[(&str, &str)]) -> Result<Cabled> {
+    let front = Node::prepare(BINARY, &[])?;
+    let listener = TcpListener::bind(front.authority()).await?;
+    let domain = front.authority();
+    let mut node = Node::prepare(
+        BINARY,
+        &[NEAR, env, &[("NGIT_DOMAIN", domain.as_str())]].concat(),
+    )?;
+    node.launch().await?;
+    let cable = Balancer::serve(listener, vec![node.authority().parse()?])?;
+    Ok(Cabled { node, front, cable })
+}
+
+/// Each maintainer announces the repository on a node and on the next one. While one node is down the other two
+/// are cut off from each other; the clock of one is wrong.
+#[tokio::test]
+async fn g02_1_three_nodes_in_a_ring_one_killed_and_one_cut_off_end_with_the_same_events_and_refs()
+-> Result<()> {
+    let wrong = clock_off_by(7_200)?;
+    let wrong: Vec<(&str, &str)> = wrong.iter().map(|(k, v)| (&**k, &**v)).collect();
+    let mut ring = [
+        cabled(&wrong).await?,
+        cabled(&[]).await?,
+        cabled(&[]).await?,
+    ];
+    let project = LocalProject::new("tides")?;
+    let others = [Author::new(), Author::new()];
+    let owners = [&project.owner, &others[0], &others[1]];
+    let keys = owners.map(Author::hex);
+    let fronts = ring.each_ref().map(|it| it.front.authority());
+    let place = |owner: usize, at: usize| owners[owner].clone_url(&fronts[at], "tides");
+    for (at, owner) in owners.iter().enumerate() {
+        let next = (at + 1) % 3;
+        let relays = [at, next].map(|it| ring[it].front.relay_url());
+        let listed = keys.iter().filter(|key| **key != keys[at]).cloned();
+        let tags = vec![
+            tag(["d", "tides"]),
+            tag(["clone".to_owned(), place(at, at), place(at, next)]),
+            tag(["relays".to_owned()].into_iter().chain(relays)),
+            tag(["maintainers".to_owned()].into_iter().chain(listed)),
+        ];
+        let announcement = owner.sign_at(30617, "", tags, Timestamp::now() - 60);
+        for it in [at, next] {
+            publish(&ring[it].node, &announcement).await?;
+        }
+    }
+    let began = Instant::now();
+    ring[2].node.kill();
+    for it in &ring[..2] {
+        it.cable.block();
+    }
+    let state = push(&project, &ring[0].node, 50).await?;
+    let about = |author: &Author, content: &str| {
+        let coordinates = keys
+            .iter()
+            .map(|key| tag(["a", &format!("30617:{key}:tides")]));
+        author.sign(1621, content, coordinates.collect())
+    };
+    let reporter = Author::new();
+    let issue = about(&reporter, "ebb");
+    publish(&ring[0].node, &issue).await?;
+    let comment = reporter.comment(&issue, "still");
+    publish(&ring[0].node, &comment).await?;
+    let mut cut_off = ring[1].node.connect().await?;
+    ensure!(!cut_off.serves(&issue.id).await?, "the cable was not cut");
+    for it in &ring[..2] {
+        it.cable.unblock();
+    }
+    ring[2].node.launch().await?;
+    for it in &ring {
+        all_served(&it.node, &[&state, &issue, &comment]).await?;
+    }
+    let second = about(&Author::new(), "flood");
+    publish(&ring[1].node, &second).await?;
+    until_ok("all serve the same", async || {
+        let mut of_each = Vec::new();
+        for it in &ring {
+            of_each.push(events_of(&it.node).await?);
+        }
+        let is_one = of_each.iter().all(|events| *events == of_each[0]);
+        Ok((is_one && of_each[0].contains(&second.id.to_hex())).then_some(()))
+    })
+    .await?;
+    println!("the ring agreed after {:?}", began.elapsed());
+    let expected = git::branches_and_tags(&place(0, 0)).await?;
+    ensure!(!expected.is_empty(), "no refs");
+    for at in 0..3 {
+        for owner in [at, (at + 2) % 3] {
+            let refs = git::branches_and_tags(&place(owner, at)).await?;
+            ensure!(
+                refs == expected,
+                "{owner} at {at}: {refs:?} is not {expected:?}"
+            );
+        }
+        println!("with other relays: {}", traffic(&ring[at].node).await?);
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn g02_50_nodes_agree_without_nip77_too() -> Result<()> {
     let env = [("NGIT_SYNC_DISABLE_NEGENTROPY", "true")];
@@ -175,6 +286,36 @@ async fn a_request_to_vanish_that_one_node_got_acts_on_the_other_too() -> Result
     .await
 }
 
+#[tokio::test]
+async fn g02_1_deletions_that_one_node_got_act_on_the_other_too() -> Result<()> {
+    let (a, b) = (node().await?, node().await?);
+    let project = LocalProject::new("tides")?;
+    announce(&project, &[&a, &b]).await?;
+    let state = push(&project, &a, 50).await?;
+    let reporter = Author::new();
+    let issue = reporter.issue(&project.owner, "tides", "ebb");
+    publish(&a, &issue).await?;
+    all_served(&b, &[&state, &issue]).await?;
+    let of_issue = vec![tag(["e", &issue.id.to_hex()]), tag(["k", "1621"])];
+    let of_issue = reporter.sign(5, "", of_issue);
+    let address = format!("30618:{}:tides", project.owner.hex());
+    let of_state = vec![tag(["a", address.as_str()]), tag(["k", "30618"])];
+    let of_state = project.owner.sign(5, "", of_state);
+    for request in [&of_issue, &of_state] {
+        publish(&a, request).await?;
+        served(&b, request).await?;
+    }
+    let mut relay = b.connect().await?;
+    for event in [&issue, &state] {
+        ensure!(
+            !relay.serves(&event.id).await?,
+            "kind {} is served",
+            event.kind
+        );
+    }
+    Ok(())
+}
+
 /// The tip is fetched at the share of its contributor, who named the place.
 #[tokio::test]
 async fn g02_3_a_tip_that_only_a_contributor_repository_of_another_server_has_is_fetched()
@@ -211,11 +352,7 @@ async fn g02_3_a_tip_that_only_a_contributor_repository_of_another_server_has_is
 }
 
 /// Has everything on `a` before `b` hears of it.
-async fn push_to_one(
-    project: &LocalProject,
-    a: &grip_testkit::Node,
-    b: &grip_testkit::Node,
-) -> Result<nostr::prelude::Event> {
+async fn push_to_one(project: &LocalProject, a: &Node, b: &Node) -> Result<nostr::prelude::Event> {
     let announcement = project.announcement_at(&[a, b], &[], 60);
     publish(a, &announcement).await?;
     let state = push(project, a, 50).await?;

@@ -80,6 +80,7 @@ async fn g03_2_3_participants_are_followed_by_their_lists_and_those_without_one_
 /// More participants than one query may name.
 const AUTHORS: usize = 150;
 
+/// Their number; when a failed look is repeated is told in docs/decisions/0112.
 #[tokio::test]
 async fn g03_6_lists_are_looked_up_at_the_index_by_a_hundred_authors_a_query() -> Result<()> {
     let index = FakeRelay::with_events("127.0.0.36", Vec::new()).await?;

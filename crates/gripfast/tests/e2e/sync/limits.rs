@@ -150,8 +150,9 @@ async fn every_refusal_is_told_and_costs_one_request() -> Result<()> {
     Ok(())
 }
 
+/// In place of the plan of G02-57 and the memory of G02-59 (docs/decisions/0112).
 #[tokio::test]
-async fn g02_57_59_half_the_tips_missing_costs_one_request_an_attempt() -> Result<()> {
+async fn half_the_tips_missing_costs_one_request_an_attempt() -> Result<()> {
     let (mut scene, project) = Scene::with_remote(&[]).await?;
     let (host, tree) = (&project.host, &project.tree);
     tree.git(["checkout", "-q", "-b", "later"])?;
