@@ -341,11 +341,9 @@ async fn ask(
     body: Option<Body>,
     patience: Duration,
 ) -> anyhow::Result<Response> {
-    let client = reqwest::Client::builder()
+    // It follows no redirect: a token goes to the node that was named and nowhere else.
+    let client = grip_egress::command_client()
         .timeout(patience)
-        .no_proxy()
-        // A token goes to the node that was named and nowhere else.
-        .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("gripfast/", env!("CARGO_PKG_VERSION")))
         .build()?;
     let mut request = client

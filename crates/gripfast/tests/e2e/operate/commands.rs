@@ -61,6 +61,30 @@ async fn a_node_is_found_by_commands_that_were_told_nothing() -> Result<()> {
     Ok(())
 }
 
+/// As in a container without ca-certificates: a client that finds no certificates of the machine cannot even
+/// be built for plain HTTP, if it has none of its own.
+#[tokio::test]
+async fn commands_reach_a_node_where_the_machine_has_no_certificates() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let url = node.http_url();
+    for command in [
+        &["healthcheck"][..],
+        &["status"],
+        &["selftest", "--url", &url],
+        &["selftest"],
+    ] {
+        let mut bare = node.command(command);
+        for place in ["SSL_CERT_FILE", "SSL_CERT_DIR"] {
+            bare.env(place, "/nonexistent");
+        }
+        let output = bare.output().await?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let report = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{command:?}: {report}{said}");
+    }
+    Ok(())
+}
+
 /// As in the first ten minutes of docs/install.md, typed without a session: nothing but HOME is set.
 #[tokio::test]
 async fn a_backup_from_another_directory_finds_the_node_or_says_what_to_name() -> Result<()> {
