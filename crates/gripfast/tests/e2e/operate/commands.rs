@@ -1,6 +1,6 @@
 //! Commands that find their node, and exit codes that scripts can use.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
@@ -8,8 +8,12 @@ use grip_testkit::{
 };
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::{io::AsyncReadExt as _, time::timeout};
 
-use crate::BINARY;
+use crate::{BINARY, EVERY_LINE};
+
+/// Longer than anything takes that is waited for.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_node_is_found_by_commands_that_were_told_nothing() -> Result<()> {
@@ -238,6 +242,98 @@ async fn a_check_shows_how_far_it_is_on_a_terminal_alone() -> Result<()> {
     ensure!(piped.status.success() && piped.stderr.is_empty());
     let text = String::from_utf8_lossy(&piped.stdout).into_owned();
     ensure!(text == "2 identifiers: relay and git agree\n", "{text}");
+    Ok(())
+}
+
+/// What a command that waits for the node shows on a terminal until `part` is there, and what at its end,
+/// once the node was let go on.
+async fn shown_while_held(
+    node: &Node,
+    go: &Path,
+    arguments: &[&str],
+    part: &str,
+) -> Result<String> {
+    let mut command = node.command_on_terminal(arguments);
+    let mut working = command.stdout(Stdio::piped()).spawn()?;
+    let mut output = working.stdout.take().context("it is piped")?;
+    let mut shown = Vec::new();
+    let waited = async {
+        while !seen(&shown).contains(part) {
+            let more = output.read_buf(&mut shown).await?;
+            ensure!(more > 0, "{part}: {}", seen(&shown));
+        }
+        Ok(())
+    };
+    let waited = timeout(DEADLINE, waited).await;
+    fs::write(go, "")?;
+    waited.with_context(|| format!("{part}: {}", seen(&shown)))??;
+    output.read_to_end(&mut shown).await?;
+    let text = seen(&shown);
+    ensure!(working.wait().await?.success(), "{text}");
+    Ok(text)
+}
+
+/// How far the node is with its part of the work, and then the command with its own.
+#[tokio::test]
+async fn long_work_shows_how_far_it_is_on_a_terminal() -> Result<()> {
+    for (fault, arguments, part, done) in [
+        (
+            "backup.events_copied",
+            &["backup", "backups"][..],
+            "events and database",
+            "▰",
+        ),
+        (
+            "backup.repository_linked",
+            &["backup", "backups"],
+            "repositories",
+            "▰",
+        ),
+        (
+            "relay.compact",
+            &["compact"],
+            "compact",
+            "compacted the event store: ",
+        ),
+    ] {
+        let files = TempDir::new()?;
+        let go = files.path().join("go");
+        let fault = format!("{fault}@{}", go.display());
+        let node = Node::start_with(BINARY, &[("GRIPFAST_FAULT", &fault)]).await?;
+        LocalProject::new("tides")?.publish(&node, 10).await?;
+        let text = shown_while_held(&node, &go, arguments, part).await?;
+        must_contain(&text, &["left", done]);
+        if arguments[0] == "backup" {
+            let restore = ["restore", "backups", "--data-dir", "restored"];
+            let restored = node.command_on_terminal(&restore).output().await?;
+            let text = seen(&restored.stdout);
+            ensure!(restored.status.success(), "{text}");
+            must_contain(&text, &["▰", "left", "restored "]);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_compaction_ends_with_what_it_saved() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    LocalProject::new("tides")?.publish(&node, 10).await?;
+    let mut compact = node.command(&["compact"]);
+    let compacted = compact.env("GRIPFAST_FAULT", EVERY_LINE).output().await?;
+    let text = String::from_utf8_lossy(&compacted.stdout).into_owned();
+    let said = String::from_utf8_lossy(&compacted.stderr).into_owned();
+    ensure!(compacted.status.success(), "{text}{said}");
+    ensure!(
+        said.starts_with("compact: ") && said.contains(" left"),
+        "{said}"
+    );
+    must_contain(&text, &["compacted the event store: ", " before, ", " now"]);
+    let report = node.run(&["compact", "--json"]).await?;
+    let report: Value = serde_json::from_str(&report)?;
+    ensure!(
+        report["compacted"] == true && report["bytes_after"].is_u64(),
+        "{report}"
+    );
     Ok(())
 }
 
