@@ -227,8 +227,12 @@ fn print(request: &NodeRequest, made: &Made, verified: Option<&Restored>, remove
 
 fn list(request: &NodeRequest, root: &Path) -> anyhow::Result<()> {
     let directory = Directory::open(root)?;
-    let mut backups = Vec::new();
-    for name in directory.names()? {
+    let (names, mut backups) = (directory.names()?, Vec::new());
+    // The newest, which come last.
+    let left_out = names
+        .len()
+        .saturating_sub(request.limit.unwrap_or(usize::MAX));
+    for name in names.into_iter().skip(left_out) {
         let snapshot = directory.read(&name)?;
         backups.push((name, snapshot));
     }

@@ -150,14 +150,18 @@ impl<'a> Node<'a> {
         text: String,
         render: impl FnOnce(&T, Now) -> String,
     ) -> anyhow::Result<()> {
-        let text = limited(text, self.request.limit);
         if self.request.json {
-            let data: serde_json::Value = self.parse(&text)?;
-            anstream::println!("{data:#}");
-        } else {
-            let data: T = self.parse(&text)?;
-            table::print(&render(&data, Now::new()));
+            return self.show_json(text);
         }
+        let data: T = self.parse(&limited(text, self.request.limit))?;
+        table::print(&render(&data, Now::new()));
+        Ok(())
+    }
+
+    /// Shows an answer as it is for programs, with no more entries of its lists than were asked for.
+    pub(crate) fn show_json(&self, text: String) -> anyhow::Result<()> {
+        let data: serde_json::Value = self.parse(&limited(text, self.request.limit))?;
+        anstream::println!("{data:#}");
         Ok(())
     }
 

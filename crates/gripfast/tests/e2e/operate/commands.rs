@@ -340,32 +340,62 @@ async fn a_compaction_ends_with_what_it_saved() -> Result<()> {
 #[tokio::test]
 async fn every_report_is_json_where_that_is_asked_for() -> Result<()> {
     let node = Node::start(BINARY).await?;
+    let (served, held) = (LocalProject::new("tides")?, LocalProject::new("held")?);
+    let state = served.publish(&node, 10).await?.id.to_hex();
+    let waiting = held.announce(&node, 10).await?.id.to_hex();
+    let name = format!("{}/tides", served.owner.npub());
     for command in [
         "status",
+        "selftest",
         "healthcheck",
         "version",
         "config",
         "config --service",
         "check",
+        "compact",
+        "backup backups",
+        "backup backups --list",
+        "restore backups --data-dir restored",
         "explain npub1x/y",
         "purgatory ls",
+        "sync now held",
+        &format!("purgatory retry {waiting}"),
+        &format!("purgatory drop {waiting}"),
+        &format!("purgatory drop {waiting} --yes"),
         "sync status",
         "repos ls",
         "repos size",
         "repos blocks",
+        &format!("repos show {name}"),
+        &format!("repos rm {name}"),
+        "repos block boats",
+        "repos block boats --execute",
+        "repos unblock boats",
+        "repos unblock boats --execute",
+        &format!("events rm {state}"),
+        &format!("archive log {name}"),
         "holding ls",
+        &format!("resolve {name}"),
+        &format!("resolve {name} --providers"),
+        &format!("pin {name}"),
         "pins",
+        &format!("unpin {name}"),
         "queue ls",
         "queue causes",
+        "queue revive",
         "index status",
         "index sources",
         "index sumdb",
+        &format!("repos rm {name} --execute"),
+        &format!("holding restore {name}"),
+        &format!("holding purge {name} --yes"),
     ] {
         let words: Vec<_> = command.split(' ').chain(["--json"]).collect();
         let output = node.command(&words).output().await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = String::from_utf8_lossy(&output.stderr);
         let read = serde_json::from_str::<Value>(&text);
-        read.with_context(|| format!("{command}: {text}"))?;
+        read.with_context(|| format!("{command}: {text}{said}"))?;
     }
     Ok(())
 }
@@ -432,9 +462,12 @@ async fn every_list_takes_a_limit() -> Result<()> {
         let block = ["repos", "block", "--execute", &name(&blocked)];
         node.run(&block).await?;
         held?.announce(&node, 10).await?;
+        node.run(&["backup", "backups"]).await?;
     }
     for list in [
-        &["repos", "ls"][..],
+        &["backup", "backups", "--list"][..],
+        &["index", "status"],
+        &["repos", "ls"],
         &["repos", "size"],
         &["repos", "blocks"],
         &["holding", "ls"],
