@@ -151,6 +151,81 @@ async fn an_event_is_named_by_its_first_digits_wherever_it_is_printed() -> Resul
     Ok(())
 }
 
+/// More wait than a list has, and each is found by how its id begins.
+#[tokio::test]
+async fn an_event_beyond_the_list_is_named_by_its_first_digits() -> Result<()> {
+    const WAITING: usize = 1_001;
+    let node = Node::start_with(
+        BINARY,
+        &[
+            ("GRIPFAST_PURGATORY_MAX_PER_AUTHOR", "5000"),
+            ("GRIPFAST_PURGATORY_MAX_PER_IDENTIFIER", "5000"),
+            ("GRIPFAST_SYNC_ENABLED", "false"),
+        ],
+    )
+    .await?;
+    let project = LocalProject::new("tides")?;
+    project.publish(&node, 10).await?;
+    let (author, url) = (Author::new(), project.url(&node));
+    let mut relay = node.connect().await?;
+    for number in 0..WAITING {
+        let tip = format!("{number:040x}");
+        relay
+            .publish_ok(&author.pull_request(&project.owner, "tides", &tip, &url))
+            .await?;
+    }
+    // The list has those that end first: this one is not among them.
+    let last = author.pull_request(&project.owner, "tides", &"f".repeat(40), &url);
+    relay.publish_ok(&last).await?;
+    let id = last.id.to_hex();
+    let listed = node
+        .run(&["purgatory", "ls", "--limit", "1000", "--json"])
+        .await?;
+    ensure!(!listed.contains(&id), "it is listed");
+    let planned = node.run(&["purgatory", "drop", &id[..10]]).await?;
+    ensure!(planned.contains(&id[..8]), "{planned}");
+    node.run(&["purgatory", "drop", &id[..10], "--yes"]).await?;
+    let gone = node
+        .command(&["purgatory", "drop", &id[..10], "--yes"])
+        .output()
+        .await?;
+    ensure!(gone.status.code() == Some(1), "{gone:?}");
+    Ok(())
+}
+
+/// What is kept is the operator's to see, by the first digits that a log line has, and nobody else's.
+#[tokio::test]
+async fn an_event_in_holding_is_explained_to_the_operator_alone() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let project = LocalProject::new("tides")?;
+    project.publish(&node, 60).await?;
+    let mut relay = node.connect().await?;
+    let versions = [50, 40].map(|seconds| project.announcement_at(&[&node], &[], seconds));
+    for version in &versions {
+        relay.publish_ok(version).await?;
+    }
+    let [replaced, blocked] = versions.map(|version| version.id.to_hex());
+    let explained = async |id: &str, words: &[&str]| {
+        let shown = node.run(&["explain", &id[..8]]).await?;
+        ensure!(shown.starts_with("kept"), "{shown}");
+        must_contain(&shown, words);
+        let public = node.explain(&id[..8]).await?;
+        ensure!(public["status"] == "unknown", "{public}");
+        let public = node.explain(id).await?;
+        ensure!(public["status"] == "unknown", "{public}");
+        anyhow::Ok(())
+    };
+    explained(&replaced, &["a later version replaced it"]).await?;
+    let name = format!("{}/tides", project.owner.npub());
+    node.run(&["repos", "block", &name, "--execute"]).await?;
+    let words = ["taken out of service", "holding restore", "expires in 89d"];
+    until_ok("it is taken out of service", async || {
+        explained(&blocked, &words).await.map(Some)
+    })
+    .await
+}
+
+/// Whatever a command is asked about: what is not there ends it with 1 and says so.
 #[tokio::test]
 async fn what_nobody_knows_ends_with_1() -> Result<()> {
     let node = Node::start(BINARY).await?;
