@@ -395,6 +395,8 @@ pub struct CheckPage {
 #[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct HeldBackList {
+    /// All there are, of which `held` may be a part.
+    pub total: usize,
     pub held: Vec<HeldBackFacts>,
 }
 
@@ -423,6 +425,7 @@ impl From<Vec<grip_grasp::HeldBack>> for HeldBackList {
             until: i64::try_from(it.until.as_secs().saturating_mul(1000)).unwrap_or(i64::MAX),
         };
         Self {
+            total: listed.len(),
             held: listed.into_iter().map(facts).collect(),
         }
     }
