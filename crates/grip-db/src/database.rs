@@ -178,6 +178,16 @@ impl Db {
         self.inner.status.name_taken.cancelled().await;
     }
 
+    /// The length of the file; none for a server. Blocking.
+    pub fn file_bytes(&self) -> Option<u64> {
+        let Pool::Sqlite(pool) = &self.inner.pool else {
+            return None;
+        };
+        let options = pool.connect_options();
+        let metadata = std::fs::metadata(options.get_filename());
+        metadata.ok().map(|metadata| metadata.len())
+    }
+
     /// Writes a copy of what this instance has, as it is at this moment, while it is read and written: a
     /// file, or where the database is a server a directory of rows for [`Db::import_rows`]. The copy must
     /// not be there yet. While rows are written, `check_room` is asked now and then, and ends it by an error.

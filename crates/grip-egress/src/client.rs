@@ -76,6 +76,18 @@ pub(crate) fn build(
         .map_err(|error| BuildError::Client(error.without_url()))
 }
 
+/// A client of commands that ask a node, without the rules for addresses of strangers. It trusts the
+/// certificates of the machine, as operators may have added their own, and those of the web, as a
+/// container may have none, without which no client can be built, not even for plain HTTP.
+pub fn command_client() -> reqwest::ClientBuilder {
+    let web = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+    let web = web.filter_map(|root| reqwest::Certificate::from_der(root).ok());
+    reqwest::Client::builder()
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .tls_certs_merge(web)
+}
+
 /// TLS by `ring`, with the certificates of the web and those of `roots`; neither the process
 /// nor the machine is asked for its own.
 fn tls(roots: &[CertificateDer<'static>], purpose: Purpose) -> Result<ClientConfig, BuildError> {

@@ -20,6 +20,7 @@ mod tests;
 pub use address::Special;
 pub use bearer::{Bearer, InvalidBearer};
 pub use body::Body;
+pub use client::command_client;
 pub use egress::{Egress, Reply, Socket, WebSocket};
 pub use error::{BuildError, EgressError, Fault, FaultKind, Phase, Unusable};
 pub use guard::Forbidden;

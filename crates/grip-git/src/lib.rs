@@ -48,9 +48,10 @@ pub use process::GitMissing;
 pub use receive::{Caps, Pruned, Quarantine, ReceiveError, Snapshot};
 pub use refs::{MoveRecord, Ref, RefChange, RefListing, RefMove, RefSnapshot, RefUpdateError};
 pub use repositories::{
-    AdoptError, Applied, Archived, Discarded, Disk, DiskFull, DiskUser, FetchPackFile, Frozen,
-    Fsck, Garbage, GarbageRemoval, KeptObjects, NamedTips, OpenError, Options, Prepared, RepoError,
-    Repositories, StageError, StagedTip, StorePackFiles, WithheldTips,
+    AdoptError, Applied, Archived, Discarded, Disk, DiskFull, DiskUser, FetchPackFile,
+    FreezeProgress, Frozen, Fsck, Garbage, GarbageRemoval, KeptObjects, NamedTips, OpenError,
+    Options, Prepared, RepoError, Repositories, StageError, StagedTip, StorePackFiles,
+    WithheldTips,
 };
 pub use staged_uploads::{StagedTotals, StagingBudget, StagingBudgets, StagingFull};
 pub use staging_shares::Sender;

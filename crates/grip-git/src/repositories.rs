@@ -54,7 +54,7 @@ pub use discard::Discarded;
 pub use disk_state::StorePackFiles;
 pub(crate) use free_space::free_bytes;
 pub use free_space::{Disk, DiskFull, DiskUser};
-pub use freeze::{Frozen, KeptObjects};
+pub use freeze::{FreezeProgress, Frozen, KeptObjects};
 pub(crate) use objects::{Failure, list};
 pub use prepare::Prepared;
 pub use staged::{StageError, StagedTip};

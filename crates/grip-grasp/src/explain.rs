@@ -3,6 +3,8 @@
 mod subject;
 mod waiting;
 
+use std::sync::Arc;
+
 use grip_nostr::{Address, Event, EventId, RepoAddr, kinds};
 use grip_purgatory::{Millis, Placeholder, Waiting};
 use grip_store::EventView as _;
@@ -20,6 +22,7 @@ use crate::{
     admission::{View, ViewError, admit},
     error::GraspError,
     grasp::Core,
+    holding::KeptEvent,
     incoming::in_words,
     node_view::NodeView,
     release::again,
@@ -30,6 +33,13 @@ use crate::{
 const MAX_LISTED: usize = 50;
 /// How many events are named where the beginning of an id is that of several.
 const MAX_NAMED: usize = 5;
+
+/// For whom something is explained.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Anybody,
+    Operator,
+}
 
 /// The answer to "what about this event, or this repository?".
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -80,6 +90,8 @@ pub enum Status {
     /// Not the event but its ref is here: pushed ahead of it.
     Awaited,
     Refused,
+    /// Not served, and kept: a later version replaced it, or it was taken out of service. Shown to the operator.
+    Kept,
     #[default]
     Unknown,
 }
@@ -105,32 +117,58 @@ impl Grasp {
     /// Explains an event (hex id or how it begins, `note1…`, `nevent1…`) or a repository (`npub/identifier`, or
     /// its URL).
     pub async fn explain(&self, subject: &str) -> Result<Explanation, LookError> {
+        self.explain_to(subject, Reader::Anybody).await
+    }
+
+    /// The same for the operator, who also sees events that are kept and shown to nobody.
+    pub async fn explain_to_operator(&self, subject: &str) -> Result<Explanation, LookError> {
+        self.explain_to(subject, Reader::Operator).await
+    }
+
+    async fn explain_to(&self, subject: &str, reader: Reader) -> Result<Explanation, LookError> {
         let mut explanation = Explanation::new(subject);
-        let parsed = subject::parse(subject);
-        let look = move |core: &Core| {
-            match parsed {
-                Some(Subject::Event(id)) => core.explain_event(&id, &mut explanation)?,
-                Some(Subject::Beginning(digits)) => match &core.events_beginning_with(&digits)?[..]
-                {
-                    [id] => core.explain_event(id, &mut explanation)?,
-                    [] => {}
+        let id = match subject::parse(subject) {
+            Some(Subject::Event(id)) => id,
+            Some(Subject::Beginning(digits)) => {
+                match &self.core.events_beginning_with(&digits, reader).await?[..] {
+                    [id] => *id,
+                    [] => return Ok(explanation),
                     several => {
                         let named = several.iter().map(EventId::to_hex).collect::<Vec<_>>();
                         let text = "several events begin with it; name more of it";
                         explanation.summary = format!("{text}: {}", named.join(", "));
+                        return Ok(explanation);
                     }
-                },
-                Some(Subject::Repository(addr)) => {
+                }
+            }
+            Some(Subject::Repository(addr)) => {
+                let look = move |core: &Core| {
                     core.explain_repository(&addr, &mut explanation)?;
-                }
-                None => {
-                    let text = "neither an event id nor npub/identifier";
-                    explanation.summary = text.to_owned();
-                }
+                    Ok::<_, GraspError>(explanation)
+                };
+                return Ok(self.core.blocking("grasp.look", look).await??);
+            }
+            None => {
+                let text = "neither an event id nor npub/identifier";
+                explanation.summary = text.to_owned();
+                return Ok(explanation);
+            }
+        };
+        let look = move |core: &Core| {
+            core.explain_event(&id, &mut explanation)?;
+            if explanation.status == Status::Unknown && reader == Reader::Operator {
+                core.explain_replaced(&id, &mut explanation)?;
             }
             Ok::<_, GraspError>(explanation)
         };
-        Ok(self.core.blocking("grasp.look", look).await??)
+        let mut explanation = self.core.blocking("grasp.look", look).await??;
+        if explanation.status == Status::Unknown && reader == Reader::Operator {
+            let kept = self.core.holding.find(&id).await;
+            if let Some(kept) = kept.map_err(GraspError::from)? {
+                self.core.explain_kept(&kept, &mut explanation);
+            }
+        }
+        Ok(explanation)
     }
 }
 
@@ -151,22 +189,76 @@ impl Explanation {
 
 impl Core {
     /// A few of the events that are known here and whose ids begin with these digits.
-    fn events_beginning_with(&self, digits: &str) -> Result<Vec<EventId>, GraspError> {
-        let mut found: Vec<EventId> = {
-            let purgatory = self.purgatory.lock();
-            let waiting = purgatory.waiting().map(|waiting| waiting.held().event.id());
-            waiting
-                .filter(|id| id.to_hex().starts_with(digits))
-                .take(MAX_NAMED)
-                .collect()
+    async fn events_beginning_with(
+        self: &Arc<Self>,
+        digits: &str,
+        reader: Reader,
+    ) -> Result<Vec<EventId>, GraspError> {
+        let mut found = if reader == Reader::Operator {
+            self.holding.beginning_with(digits, MAX_NAMED).await?
+        } else {
+            Vec::new()
         };
-        found.extend(self.refusals.beginning_with(digits, MAX_NAMED));
-        let served = self.events()?.beginning_with(digits, MAX_NAMED);
-        found.extend(served.map_err(ViewError::new)?);
-        found.sort_unstable();
-        found.dedup();
-        found.truncate(MAX_NAMED);
-        Ok(found)
+        let digits = digits.to_owned();
+        let look = move |core: &Self| {
+            {
+                let purgatory = core.purgatory.lock();
+                let waiting = purgatory.waiting().map(|waiting| waiting.held().event.id());
+                let known = waiting.chain(purgatory.pr_placeholders().copied());
+                let named = known.filter(|id| id.to_hex().starts_with(&digits));
+                found.extend(named.take(MAX_NAMED));
+            }
+            found.extend(core.refusals.beginning_with(&digits, MAX_NAMED));
+            let events = core.events()?;
+            let served = events.beginning_with(&digits, MAX_NAMED);
+            found.extend(served.map_err(ViewError::new)?);
+            if reader == Reader::Operator {
+                let replaced = events.replaced_beginning_with(&digits, MAX_NAMED);
+                found.extend(
+                    replaced
+                        .map_err(ViewError::new)?
+                        .iter()
+                        .map(|event| event.id),
+                );
+            }
+            found.sort_unstable();
+            found.dedup();
+            found.truncate(MAX_NAMED);
+            Ok::<_, GraspError>(found)
+        };
+        self.blocking("grasp.look", look).await?
+    }
+
+    /// A version that a later one of the same address replaced.
+    fn explain_replaced(&self, id: &EventId, to: &mut Explanation) -> Result<(), GraspError> {
+        let events = self.events()?;
+        let found = events.replaced_beginning_with(&id.to_hex(), 1);
+        if let Some(event) = found.map_err(ViewError::new)?.first() {
+            let text =
+                "a later version replaced it; it is served again if its author deletes that one";
+            to.is(Status::Kept, text);
+            to.event = Some(facts(event, None));
+        }
+        Ok(())
+    }
+
+    /// An event that was taken out of service.
+    fn explain_kept(&self, kept: &KeptEvent, to: &mut Explanation) {
+        let KeptEvent {
+            event,
+            reason,
+            repository,
+            held_at,
+        } = kept;
+        let of = repository
+            .as_ref()
+            .map_or_else(String::new, |addr| format!(", of {addr}"));
+        let text = format!("it was taken out of service ({reason}{of}), and is kept for a while");
+        to.is(Status::Kept, text);
+        let kept_ms = i64::try_from(self.lifecycle.holding.as_millis()).unwrap_or(i64::MAX);
+        let until = held_at.saturating_add(kept_ms);
+        to.event = Some(facts(event, None));
+        to.deadline = Some(until);
     }
 
     fn explain_event(&self, id: &EventId, to: &mut Explanation) -> Result<(), GraspError> {

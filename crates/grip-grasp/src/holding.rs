@@ -44,6 +44,9 @@ grip_db::statements! {
                    WHERE node = $1 AND id > $2 AND author = $4 ORDER BY id LIMIT $3";
         SUMMARY = "SELECT coordinate, reason, COUNT(*), MIN(held_at) FROM holding \
                    WHERE node = $1 GROUP BY coordinate, reason ORDER BY coordinate, reason LIMIT $2";
+        BEGINNING = "SELECT id FROM holding \
+                     WHERE node = $1 AND id >= $2 AND id <= $3 ORDER BY id LIMIT $4";
+        SHOW = "SELECT event, reason, coordinate, held_at FROM holding WHERE node = $1 AND id = $2";
         FIND = "SELECT held_at FROM holding WHERE node = $1 AND id = $2";
         REMOVE = "DELETE FROM holding WHERE node = $1 AND id = $2 RETURNING id";
         REMOVE_OF = "DELETE FROM holding WHERE node = $1 AND coordinate = $2 RETURNING id";
@@ -118,6 +121,14 @@ enum By<'a> {
     All,
     Repository(&'a RepoAddr),
     Author(&'a PublicKey),
+}
+
+/// An event that is kept.
+pub(crate) struct KeptEvent {
+    pub(crate) event: Event,
+    pub(crate) reason: HoldingReason,
+    pub(crate) repository: Option<RepoAddr>,
+    pub(crate) held_at: i64,
 }
 
 struct HeldRow {
@@ -255,6 +266,39 @@ impl Holding {
         let named = [Value::from(self.db.node()), id.to_hex().into()];
         let found: Option<(i64,)> = self.db.fetch_optional(&sql::FIND, &named).await?;
         Ok(found.is_some())
+    }
+
+    /// At most `max` kept events whose ids begin with these hex digits, in lower case.
+    pub(crate) async fn beginning_with(
+        &self,
+        hex: &str,
+        max: usize,
+    ) -> Result<Vec<EventId>, DbError> {
+        let named = [
+            Value::from(self.db.node()),
+            hex.to_owned().into(),
+            format!("{hex:f<64}").into(),
+            (max as i64).into(),
+        ];
+        let found: Vec<(String,)> = self.db.fetch_all(&sql::BEGINNING, &named).await?;
+        let ids = found.iter();
+        Ok(ids.filter_map(|(id,)| EventId::from_hex(id).ok()).collect())
+    }
+
+    /// A kept event, why it was taken out of service, the repository it belongs to, and when that was
+    /// (unix milliseconds).
+    pub(crate) async fn find(&self, id: &EventId) -> Result<Option<KeptEvent>, DbError> {
+        let named = [Value::from(self.db.node()), id.to_hex().into()];
+        let found: Option<(String, String, String, i64)> =
+            self.db.fetch_optional(&sql::SHOW, &named).await?;
+        Ok(found.and_then(|(json, reason, coordinate, held_at)| {
+            Some(KeptEvent {
+                event: serde_json::from_str(&json).ok()?,
+                reason: HoldingReason::parse(&reason),
+                repository: addr_of(&coordinate),
+                held_at,
+            })
+        }))
     }
 
     async fn remove(&self, id: &EventId) -> Result<(), DbError> {

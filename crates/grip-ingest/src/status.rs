@@ -106,7 +106,8 @@ grip_db::from_row!(Progress {
 });
 
 /// How much there is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
 #[schemars(rename = "WatchStats")]
 pub struct Stats {
     /// Pushes that ever came.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::{Sink, Stream};
 use grip_store::{CompactError, Compacted, EventStore};
-use grip_tasks::TaskGroup;
+use grip_tasks::{TaskGroup, fault};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
@@ -158,6 +158,7 @@ impl Relay {
     pub async fn compact(&self) -> Result<Compacted, CompactError> {
         let store = self.shared.store.clone();
         let compact = move || {
+            fault::point("relay.compact");
             let compacted = store.compact();
             match &compacted {
                 Ok(Compacted {

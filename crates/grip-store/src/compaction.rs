@@ -99,15 +99,29 @@ impl ChangeLog {
 pub(crate) fn remove_unfinished(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        if entry
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(DIRECTORY.as_bytes())
-        {
+        if is_of_compaction(&entry) {
             fs::remove_dir_all(entry.path())?;
         }
     }
     Ok(())
+}
+
+/// The length of the new file, until it takes the place of the old one.
+pub(crate) fn written_bytes(path: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if is_of_compaction(&entry) {
+            let new_file = fs::metadata(entry.path().join(DATA_FILE));
+            bytes += new_file.map_or(0, |metadata| metadata.len());
+        }
+    }
+    Ok(bytes)
+}
+
+fn is_of_compaction(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    name.as_encoded_bytes().starts_with(DIRECTORY.as_bytes())
 }
 
 pub(crate) fn run(shared: &Shared) -> Result<Compacted, CompactError> {

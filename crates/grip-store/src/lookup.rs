@@ -139,6 +139,29 @@ impl<'t> Lookup<'t> {
             .collect()
     }
 
+    /// At most `max` versions of any address that others replaced and whose ids begin with these hex digits.
+    pub(crate) fn replaced_beginning_with(
+        &self,
+        hex: &str,
+        max: usize,
+    ) -> Result<Vec<Event>, StoreError> {
+        let mut found = Vec::new();
+        for entry in self.tables.history.iter(self.txn)? {
+            let (key, record) = entry?;
+            let id = key
+                .last_chunk::<32>()
+                .map(|id| EventId::from_byte_array(*id));
+            let id = id.ok_or(StoreError::Corrupt("a position has the wrong length"))?;
+            if id.to_hex().starts_with(hex) {
+                found.push(parse(Record::decode(record)?)?);
+            }
+            if found.len() == max {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
     pub(crate) fn event(&self, serial: Option<Serial>) -> Result<Option<Event>, StoreError> {
         serial
             .map(|serial| parse(self.record(&serial)?))

@@ -148,6 +148,12 @@ impl EventStore {
         compaction::run(&self.shared)
     }
 
+    /// Bytes that a compaction under way has written, and about how many it will write. Blocking.
+    pub fn compaction_progress(&self) -> Result<(u64, u64), StoreError> {
+        let written = compaction::written_bytes(&self.shared.path).map_err(heed::Error::Io)?;
+        Ok((written, self.stats()?.used_bytes.max(written)))
+    }
+
     /// Writes the store as it is at this moment into a new file that [`EventStore::open`] can be given
     /// the directory of. Blocks for as long as that takes; reads and writes go on.
     ///

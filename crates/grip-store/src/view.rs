@@ -67,6 +67,10 @@ pub trait EventView {
     /// The versions of an address that later ones replaced, the latest first.
     fn history(&self, address: &Address) -> Result<Vec<Event>, StoreError>;
 
+    /// At most `max` replaced versions whose ids begin with these hex digits, in lower case. Reads the keys of
+    /// all that were replaced.
+    fn replaced_beginning_with(&self, hex: &str, max: usize) -> Result<Vec<Event>, StoreError>;
+
     /// The request that forbids the event, stored or not.
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError>;
 
@@ -166,6 +170,10 @@ impl<T: Transaction> EventView for T {
 
     fn history(&self, address: &Address) -> Result<Vec<Event>, StoreError> {
         self.lookup().history(&keys::address_key_of(address))
+    }
+
+    fn replaced_beginning_with(&self, hex: &str, max: usize) -> Result<Vec<Event>, StoreError> {
+        self.lookup().replaced_beginning_with(hex, max)
     }
 
     fn deletion_of(&self, event: &Event) -> Result<Option<EventId>, StoreError> {

@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod github;
 pub(crate) mod holding;
 pub(crate) mod index;
+pub(crate) mod long_work;
 pub(crate) mod openapi;
 pub(crate) mod operations;
 pub(crate) mod purgatory;

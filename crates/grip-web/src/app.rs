@@ -17,7 +17,7 @@ use tracing::Instrument;
 
 use crate::{
     Readiness, Resolve, Watch, Web, admin,
-    api::backup::Freezing,
+    api::{backup::Freezing, events::Compacting},
     body::Body,
     client::Client,
     cors,
@@ -55,6 +55,8 @@ pub(crate) struct App {
     pub(crate) used_signatures: admin::UsedSignatures,
     /// The state that is laid out for a backup at this moment.
     pub(crate) freezing: Freezing,
+    /// The event store is compacted at this moment.
+    pub(crate) compacting: Compacting,
     pub(crate) started: Instant,
 }
 
@@ -88,6 +90,7 @@ impl App {
             webhook_bytes: Arc::new(Semaphore::new(webhook::MAX_BYTES)),
             used_signatures: admin::UsedSignatures::since(admin::now()),
             freezing: Freezing::default(),
+            compacting: Compacting::default(),
             started: Instant::now(),
             limits,
             group,

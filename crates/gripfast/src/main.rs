@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Command::Restore(restore) => commands::restore::run(&node, &restore),
         Command::Explain { subject } => commands::explain::run(&node, &subject),
         Command::Sync(action) => commands::sync::run(node, action),
-        Command::Compact => commands::compact::run(node),
+        Command::Compact => commands::compact::run(&node),
         Command::Holding(action) => commands::holding::run(&node, action),
         Command::Purgatory(action) => commands::purgatory::run(node, action),
         Command::Archive(action) => commands::archive::run(&node, &action),

@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use grip_tasks::Permit;
+use grip_tasks::{Permit, fault};
 use grip_types::{Identifier, RepoAddr};
 
 use super::{Inner, Repositories};
@@ -28,6 +28,17 @@ pub struct Frozen {
     /// Laid out as the root of the repositories is.
     pub git: PathBuf,
     pub files: u64,
+}
+
+/// How far a freeze is.
+#[derive(Debug, Default)]
+pub struct FreezeProgress {
+    /// Files that were linked.
+    pub files: AtomicU64,
+    /// Repositories and stores of objects of which all files were linked.
+    pub trees: AtomicU64,
+    /// How many there are; 0 before they are counted.
+    pub total_trees: AtomicU64,
 }
 
 /// No object goes while it lives.
@@ -57,8 +68,8 @@ impl Repositories {
     }
 
     /// Links every file of every repository into a tree of its own, which takes the place of an
-    /// earlier one. `linked` counts them as they come. Blocking, for a moment for each repository.
-    pub fn freeze(&self, _kept: &KeptObjects, linked: &AtomicU64) -> io::Result<Frozen> {
+    /// earlier one. `progress` counts them as they come. Blocking, for a moment for each repository.
+    pub fn freeze(&self, _kept: &KeptObjects, progress: &FreezeProgress) -> io::Result<Frozen> {
         let inner = &self.inner;
         let git = inner.layout.frozen().join("git");
         remove_tree(&git)?;
@@ -66,22 +77,27 @@ impl Repositories {
         let mut linking = Linking {
             root: &inner.layout.root,
             to: &git,
-            files: linked,
+            files: &progress.files,
         };
-        linked.store(0, Relaxed);
-        let contributors = inner.contributors_on_disk()?;
-        for repo in inner.list()?.into_iter().chain(contributors) {
+        let mut repositories = inner.list()?;
+        repositories.extend(inner.contributors_on_disk()?);
+        let count = (repositories.len() + inner.packs.identifiers()?.len()) as u64;
+        progress.total_trees.store(count, Relaxed);
+        for repo in repositories {
             let _turn = inner.lock(&repo.identifier);
             linking.tree(&inner.layout.repository(&repo))?;
             linking.tree(&inner.staged_records(&repo))?;
+            fault::point("backup.repository_linked");
+            progress.trees.fetch_add(1, Relaxed);
         }
         linking.tree(&inner.layout.root.join(".archive"))?;
         linking.tree(&inner.layout.root.join(".damaged"))?;
         for identifier in inner.packs.identifiers()? {
             inner.packs.warm(&identifier)?;
             linking.tree(&inner.layout.store(&identifier))?;
+            progress.trees.fetch_add(1, Relaxed);
         }
-        let files = linked.load(Relaxed);
+        let files = progress.files.load(Relaxed);
         Ok(Frozen { git, files })
     }
 

@@ -1,5 +1,7 @@
 //! Uploads that no event names: kept for one repository, promoted, and gone with their last ref.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use grip_git::{
     Caps, GitService, Protocol, Quarantine, Sender, StageError, StagedTotals, StagingBudgets,
 };
@@ -450,9 +452,10 @@ async fn a_frozen_tree_has_contributor_repositories() {
     let repo = RepoAddr::contributor(hosted.owner, hosted.identifier.clone());
     contribute(&sandbox, &repo, &work, tip, &nostr("ab")).await;
     let kept = sandbox.keep_objects().unwrap();
-    let frozen = sandbox
-        .freeze(&kept, &std::sync::atomic::AtomicU64::new(0))
-        .unwrap();
+    let progress = grip_git::FreezeProgress::default();
+    let frozen = sandbox.freeze(&kept, &progress).unwrap();
+    let [trees, total] = [&progress.trees, &progress.total_trees].map(|it| it.load(Relaxed));
+    assert!(trees == total && total > 1, "{progress:?}");
     let copy = frozen
         .git
         .join(".prs")

@@ -3,7 +3,7 @@
 use grip_grasp::Status;
 use grip_testkit::Author;
 
-use crate::node::{HELD, Node, ZERO, addr, later, with_repository};
+use crate::node::{HELD, Node, ZERO, addr, announce_at, later, with_repository};
 
 #[tokio::test]
 async fn held_served_refused_and_unknown_are_told_apart() {
@@ -75,9 +75,61 @@ async fn a_ref_pushed_ahead_of_its_event_is_awaited() {
             .await
             .accepted
     );
-    let explained = node.grasp().explain(&id).await.unwrap();
-    assert_eq!(explained.status, Status::Awaited);
-    assert!(explained.deadline.is_some());
+    for named in [&id[..], &id[..8]] {
+        let explained = node.grasp().explain(named).await.unwrap();
+        assert_eq!(explained.status, Status::Awaited, "{named}");
+        assert!(explained.deadline.is_some());
+    }
+}
+
+/// A later version has replaced one announcement, and a rule has taken that one out of service.
+#[tokio::test]
+async fn events_that_are_kept_are_explained_to_the_operator_alone() {
+    let owner = Author::new();
+    let (mut node, _tree, _tip) = with_repository(&owner, "x").await;
+    let [replaced, served] = [1, 2].map(|at| announce_at(&owner, "x", &[], later(at)));
+    node.accepts(&replaced, "").await;
+    node.accepts(&served, "").await;
+    let status = async |node: &Node, event: &grip_nostr::Event, reader: &str| {
+        let id = event.id.to_hex();
+        let mut found = Vec::new();
+        for named in [&id[..], &id[..8]] {
+            let explained = match reader {
+                "operator" => node.grasp().explain_to_operator(named).await,
+                _ => node.grasp().explain(named).await,
+            };
+            let explained = explained.unwrap();
+            found.push((explained.status, explained.deadline.is_some()));
+        }
+        assert_eq!(found[0], found[1], "{id}");
+        found[0]
+    };
+    assert_eq!(
+        status(&node, &replaced, "operator").await,
+        (Status::Kept, false)
+    );
+    assert_eq!(
+        status(&node, &replaced, "anybody").await,
+        (Status::Unknown, false)
+    );
+    assert_eq!(
+        status(&node, &served, "operator").await,
+        (Status::Served, false)
+    );
+    node.restart_with_blacklist("x").await;
+    grip_testkit::until("it is taken out of service", || async {
+        (!node.serves(&served)).then_some(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(
+        status(&node, &served, "operator").await,
+        (Status::Kept, true)
+    );
+    assert_eq!(
+        status(&node, &served, "anybody").await,
+        (Status::Unknown, false)
+    );
 }
 
 #[tokio::test]

@@ -89,6 +89,10 @@ impl Purgatory {
     }
 
     /// The pushed refs that wait for the event of this id.
+    pub fn pr_placeholders(&self) -> impl Iterator<Item = &EventId> {
+        self.placeholders.keys()
+    }
+
     pub fn find_pr_placeholder(&self, id: &EventId) -> Option<&Placeholder> {
         self.placeholders.get(id)
     }

@@ -3,34 +3,23 @@
 //! What is captured comes in the reverse of the order in which it became durable: first the journal of
 //! what waits, then served events, then refs, then objects. Whatever one of them names, the next has: a
 //! node that starts on it finishes what was under way, as after a crash.
-//!
-//! It may take longer than a request may: the work is a task of its own, and a client that asks meanwhile is
-//! told how far it is.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use grip_db::Db;
-use grip_git::{KeptObjects, Repositories};
+use grip_git::{FreezeProgress, KeptObjects, Repositories};
 use grip_store::EventStore;
 use grip_tasks::{TaskGroup, fault};
 use grip_types::ErrorChain;
 use http::StatusCode;
-use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
 
 use super::{
     json,
+    long_work::{Answer, LongWork, Run},
     types::{BackupEnded, FrozenState},
 };
 use crate::{
@@ -40,82 +29,28 @@ use crate::{
     request_context::{HttpResult, RequestContext},
 };
 
-/// How long one answer waits for the end.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// The copy of the database: a file, or a directory of rows.
 const DATABASE: &str = "database";
 
-/// A layout that has ended and was not asked for in this time is of a client that is gone.
-const ABANDONED: Duration = Duration::from_secs(60);
-
 /// The layout under way, if there is one.
-#[derive(Default)]
-pub(crate) struct Freezing {
-    /// With the time when it was asked for last.
-    current: Mutex<Option<(Layout, Instant)>>,
-}
-
-/// One layout: how far it is, and its end. Clones are of the same one.
-#[derive(Clone)]
-struct Layout {
-    linked: Arc<AtomicU64>,
-    end: watch::Receiver<Option<Result<FrozenState, Failed>>>,
-}
+pub(crate) type Freezing = LongWork<FreezeProgress, Result<FrozenState, Failed>>;
 
 /// Why a layout failed, told to each who waits for it.
 #[derive(Clone, Debug)]
-struct Failed(String);
-
-impl Freezing {
-    /// The layout under way, or a new one.
-    fn join(&self, parts: impl FnOnce() -> Parts) -> Layout {
-        let mut current = self.current.lock();
-        // Its state is of an earlier time: a backup of today must not be made of it.
-        current.take_if(|(layout, asked)| {
-            layout.end.borrow().is_some() && asked.elapsed() > ABANDONED
-        });
-        let (layout, asked) = current.get_or_insert_with(|| (parts().start(), Instant::now()));
-        *asked = Instant::now();
-        layout.clone()
-    }
-
-    /// Lets the next request begin a new one.
-    fn forget(&self) {
-        self.current.lock().take();
-    }
-
-    fn current(&self) -> Option<Layout> {
-        let current = self.current.lock();
-        current.as_ref().map(|(layout, _)| layout.clone())
-    }
-}
-
-impl Layout {
-    /// Waits for its end; none if the node stopped before.
-    async fn ended(&mut self) -> Option<Result<FrozenState, Failed>> {
-        self.end.wait_for(Option::is_some).await.ok()?.clone()
-    }
-}
+pub(crate) struct Failed(String);
 
 /// Lays the state of this moment out; it takes the place of an earlier one. Answers when that is done,
 /// or how far it is.
 pub(crate) async fn begin(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     let app = cx.app;
     let audit = admin.begin("backup", "begin");
-    let mut layout = app.freezing.join(|| Parts::of(app));
-    let Ok(ended) = timeout(PATIENCE, layout.ended()).await else {
-        audit.end("under way");
-        let place = app.web.repositories.frozen_path();
-        let copied = app.blocking("backup", move || copied_bytes(&place)).await?;
-        let so_far = FrozenState {
-            links: layout.linked.load(Relaxed),
-            copied_bytes: copied,
-            ..FrozenState::default()
-        };
-        return json(StatusCode::ACCEPTED, &so_far);
+    let ended = match app.freezing.join(|| Parts::of(app).start()).await {
+        Answer::Ended(ended) => ended,
+        Answer::UnderWay(progress) => {
+            audit.end("under way");
+            return json(StatusCode::ACCEPTED, &so_far(app, &progress).await?);
+        }
     };
-    app.freezing.forget();
     let stopped = || Failed("the node stops".to_owned());
     let frozen = ended.unwrap_or_else(|| Err(stopped()));
     audit.end(if frozen.is_ok() { "frozen" } else { "failed" });
@@ -123,13 +58,32 @@ pub(crate) async fn begin(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     json(StatusCode::OK, &frozen)
 }
 
+/// How far a layout is.
+async fn so_far(app: &App, progress: &FreezeProgress) -> Result<FrozenState, WebError> {
+    let (place, store) = (app.web.repositories.frozen_path(), app.web.store.clone());
+    let database = app.web.queue.db().clone();
+    let copies = move || {
+        // The copies are as large as the files in use; of rows of a server, it shows as they come.
+        let events = store.stats().map_or(0, |stats| stats.used_bytes);
+        let copied = copied_bytes(&place);
+        let total = events.saturating_add(database.file_bytes().unwrap_or_default());
+        (copied, total.max(copied))
+    };
+    let (copied_bytes, total_bytes) = app.blocking("backup", copies).await?;
+    Ok(FrozenState {
+        links: progress.files.load(Relaxed),
+        trees: progress.trees.load(Relaxed),
+        total_trees: progress.total_trees.load(Relaxed),
+        copied_bytes,
+        total_bytes,
+        ..FrozenState::default()
+    })
+}
+
 /// Removes what was laid out, once that is complete.
 pub(crate) async fn end(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
     let audit = admin.begin("backup", "end");
-    if let Some(mut layout) = cx.app.freezing.current() {
-        drop(layout.ended().await);
-        cx.app.freezing.forget();
-    }
+    cx.app.freezing.forget().await;
     let repositories = cx.app.web.repositories.clone();
     let thawed = cx
         .app
@@ -158,16 +112,10 @@ impl Parts {
         }
     }
 
-    fn start(self) -> Layout {
-        let (told, end) = watch::channel(None);
-        let linked = Arc::<AtomicU64>::default();
-        let layout = Layout {
-            linked: Arc::clone(&linked),
-            end,
-        };
+    fn start(self) -> Run<FreezeProgress, Result<FrozenState, Failed>> {
         let group = self.group.clone();
-        group.spawn("backup", async move {
-            let frozen = self.freeze(linked).await;
+        Run::start(&group, "backup", |progress| async move {
+            let frozen = self.freeze(progress).await;
             if frozen.is_err() {
                 // Half a state helps nobody, and the disk may be full of it.
                 let repositories = self.repositories.clone();
@@ -175,13 +123,11 @@ impl Parts {
                     tracing::warn!(%error, "failed to clear up behind a backup");
                 }
             }
-            let failed = |error: io::Error| Failed(ErrorChain(&error).to_string());
-            let _ = told.send(Some(frozen.map_err(failed)));
-        });
-        layout
+            frozen.map_err(|error| Failed(ErrorChain(&error).to_string()))
+        })
     }
 
-    async fn freeze(&self, linked: Arc<AtomicU64>) -> io::Result<FrozenState> {
+    async fn freeze(&self, progress: Arc<FreezeProgress>) -> io::Result<FrozenState> {
         let (repositories, store) = (self.repositories.clone(), self.store.clone());
         let (place, kept) = self
             .blocking(move || prepare(&repositories, &store))
@@ -197,7 +143,7 @@ impl Parts {
             self.blocking(move || {
                 store.copy_to(&events).map_err(io::Error::other)?;
                 fault::point("backup.events_copied");
-                let frozen = repositories.freeze(&kept, &linked)?;
+                let frozen = repositories.freeze(&kept, &progress)?;
                 Ok((frozen, copied_bytes(&place)))
             })
         };
@@ -209,6 +155,7 @@ impl Parts {
             database: Some(shown(&database)),
             links: frozen.files,
             copied_bytes,
+            ..FrozenState::default()
         })
     }
 

@@ -1,39 +1,43 @@
 //! The event store, and the order to compact it.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use grip_store::{CompactError, Compacted};
 use http::StatusCode;
-use tokio::time::timeout;
 
-use super::{json, types::CompactionReport};
+use super::{
+    json,
+    long_work::{Answer, LongWork, Run},
+    types::CompactionReport,
+};
 use crate::{
     admin::Admin,
+    app::App,
     error::WebError,
     request_context::{HttpResult, RequestContext},
 };
 
-/// How long the answer waits for the end; a large store takes longer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The compaction under way, if there is one.
+pub(crate) type Compacting = LongWork<(), Result<Compacted, Arc<CompactError>>>;
 
-/// Compacts the event store; answers when that is done, or that it goes on.
+/// Compacts the event store; answers when that is done, or how far it is.
 pub(crate) async fn compact(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let app = cx.app;
     let audit = admin.begin("events compact", "");
-    let relay = cx.app.web.relay.clone();
-    let compacting = cx
-        .app
-        .group
-        .spawn("relay-compact", async move { relay.compact().await });
-    let Ok(compacted) = timeout(PATIENCE, compacting).await else {
-        audit.end("under way");
-        let answer = CompactionReport {
-            compacted: false,
-            bytes_before: None,
-            bytes_after: None,
-        };
-        return json(StatusCode::ACCEPTED, &answer);
+    let relay = app.web.relay.clone();
+    let start = || {
+        Run::start(&app.group, "relay-compact", |_| async move {
+            relay.compact().await.map_err(Arc::new)
+        })
     };
-    match compacted.unwrap_or(Err(CompactError::Stopped)) {
+    let ended = match app.compacting.join(start).await {
+        Answer::Ended(ended) => ended,
+        Answer::UnderWay(_) => {
+            audit.end("under way");
+            return json(StatusCode::ACCEPTED, &so_far(app).await?);
+        }
+    };
+    match ended.unwrap_or_else(|| Err(Arc::new(CompactError::Stopped))) {
         Ok(Compacted {
             bytes_before,
             bytes_after,
@@ -43,6 +47,7 @@ pub(crate) async fn compact(cx: &RequestContext<'_>, admin: Admin) -> HttpResult
                 compacted: true,
                 bytes_before: Some(bytes_before),
                 bytes_after: Some(bytes_after),
+                ..CompactionReport::default()
             };
             json(StatusCode::OK, &answer)
         }
@@ -54,4 +59,17 @@ pub(crate) async fn compact(cx: &RequestContext<'_>, admin: Admin) -> HttpResult
             ))
         }
     }
+}
+
+/// How far a compaction is.
+async fn so_far(app: &App) -> Result<CompactionReport, WebError> {
+    let store = app.web.store.clone();
+    let progress = app.blocking("relay-compact", move || store.compaction_progress());
+    let unreadable = |e| WebError::internal("the event store cannot be read", e);
+    let (copied, total) = progress.await?.map_err(unreadable)?;
+    Ok(CompactionReport {
+        copied_bytes: Some(copied),
+        total_bytes: Some(total),
+        ..CompactionReport::default()
+    })
 }

@@ -32,7 +32,12 @@ pub(crate) async fn explained(
     subject: &str,
 ) -> Result<Explained, WebError> {
     let app = cx.app;
-    let explanation = app.web.grasp.explain(subject).await;
+    let grasp = &app.web.grasp;
+    let explanation = if cx.is_operator() {
+        grasp.explain_to_operator(subject).await
+    } else {
+        grasp.explain(subject).await
+    };
     let explanation =
         explanation.map_err(|e| WebError::internal("an explanation cannot be given", e))?;
     let identifiers = identifiers(&explanation).into_iter();
@@ -67,6 +72,12 @@ fn next_step(explanation: &Explanation, service: &str) -> Option<String> {
                 .to_owned()
         }
         Status::Served => return None,
+        Status::Kept if explanation.deadline.is_some() => {
+            "`gripfast holding restore NPUB/IDENTIFIER` brings back what is kept of a repository, as far as \
+             the rules and its authors let it."
+                .to_owned()
+        }
+        Status::Kept => return None,
         Status::Held => push.to_owned(),
         Status::Wanted => format!("{push} After that, send the event again if it is not served."),
         Status::Awaited => {

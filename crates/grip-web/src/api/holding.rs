@@ -13,16 +13,22 @@ use super::{
 use crate::{
     admin::Admin,
     error::WebError,
+    query::query_value,
     request_context::{HttpResult, RequestContext},
 };
 
-/// Lists what is kept, by repository.
+/// Lists what is kept, by repository; all of it where no `limit` is asked for.
 pub(crate) async fn list(cx: &RequestContext<'_>, admin: Admin) -> HttpResult {
+    let limit = query_value(cx.query(), "limit")
+        .map(|_| super::limit(cx.query()))
+        .transpose()?;
     let audit = admin.begin("holding ls", "all");
     let listed = cx.app.web.grasp.held_back().await;
     audit.end(if listed.is_ok() { "done" } else { "failed" });
     let listed = listed.map_err(unreadable)?;
-    json(StatusCode::OK, &json!(HeldBackList::from(listed)))
+    let mut listed = HeldBackList::from(listed);
+    listed.held.truncate(limit.unwrap_or(usize::MAX));
+    json(StatusCode::OK, &json!(listed))
 }
 
 /// Brings back what is kept of a repository, as far as the rules and its authors' requests let it.

@@ -169,7 +169,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
     json::<EventDropped>("DELETE", "/api/v1/purgatory/{event}", "Drop an event that waits", NONE),
     json::<EventBroughtForward>("POST", "/api/v1/purgatory/{event}/retry", "Look for the data of an event at once", NONE).accepted(),
     json::<RemovalReport>("POST", "/api/v1/events/remove", "Remove an event, or all of an author", REMOVAL),
-    json::<HeldBackList>("POST", "/api/v1/holding", "What was taken out of service and is kept", NONE),
+    json::<HeldBackList>("POST", "/api/v1/holding", "What was taken out of service and is kept", &[("limit", "most entries, up to 1000; all without it")]),
     json::<HoldingRestored>("POST", "/api/v1/holding/{npub}/{identifier}/restore", "Bring back what is kept of a repository", NONE),
     json::<HoldingPurged>("DELETE", "/api/v1/holding/{npub}/{identifier}", "Destroy what is kept of a repository", NONE),
     json::<CompactionReport>("POST", "/api/v1/events/compact", "Compact the event store; 202 if it takes longer", NONE).also(202),

@@ -350,8 +350,32 @@ pub struct FrozenState {
     pub database: Option<String>,
     /// Files of the repositories, so far.
     pub links: u64,
+    /// Repositories and stores of objects of which that are all files, so far.
+    pub trees: u64,
+    /// How many there are; 0 before the first.
+    pub total_trees: u64,
     /// Bytes of events and database that were copied, so far.
     pub copied_bytes: u64,
+    /// About how many there are.
+    pub total_bytes: u64,
+}
+
+/// `POST /api/v1/events/compact`
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(default)]
+pub struct CompactionReport {
+    /// False while it goes on: ask again.
+    pub compacted: bool,
+    /// Bytes of the new file, so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copied_bytes: Option<u64>,
+    /// About how many it will have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_before: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_after: Option<u64>,
 }
 
 /// `POST /api/v1/check`
@@ -371,6 +395,8 @@ pub struct CheckPage {
 #[derive(Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 pub struct HeldBackList {
+    /// All there are, of which `held` may be a part.
+    pub total: usize,
     pub held: Vec<HeldBackFacts>,
 }
 
@@ -399,6 +425,7 @@ impl From<Vec<grip_grasp::HeldBack>> for HeldBackList {
             until: i64::try_from(it.until.as_secs().saturating_mul(1000)).unwrap_or(i64::MAX),
         };
         Self {
+            total: listed.len(),
             held: listed.into_iter().map(facts).collect(),
         }
     }

@@ -173,6 +173,7 @@ fn badge(status: Status) -> (&'static str, &'static str) {
         Status::Wanted => ("expired, still looked for", "held"),
         Status::Awaited => ("awaited", "held"),
         Status::Refused => ("refused", "held"),
+        Status::Kept => ("kept", "held"),
         Status::Unknown => ("not here", "held"),
     }
 }

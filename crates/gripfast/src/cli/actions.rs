@@ -140,7 +140,7 @@ pub(crate) enum ReposAction {
 pub(crate) enum EventsAction {
     /// Remove an event, or all of an author, from relay and git (on the node's machine)
     Rm {
-        /// The id of an event, hex or note1…
+        /// The id of an event: hex or how that begins, or note1…
         #[arg(
             value_name = "EVENT",
             required_unless_present = "author",

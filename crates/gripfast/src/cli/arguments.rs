@@ -31,7 +31,8 @@ pub(crate) fn command() -> clap::Command {
             "completions" | "credential" | "man" | "remote-helper" => c,
             "import-ngit-grasp" => with_options(c, |_| true).arg(json("Print the report as JSON")),
             "healthcheck" => c.arg(url()).arg(json("Print JSON")).arg(config_file()),
-            "explain" | "resolve" | "status" | "pin" | "unpin" | "compact" => asking(c),
+            "explain" | "status" | "pin" | "unpin" | "compact" => asking(c),
+            "resolve" => asking(c).arg(limit().requires("providers")),
             "check" => asking(c).arg(plain_option("git_program")),
             "pins" => asking(c).arg(limit()),
             "selftest" => c
@@ -45,6 +46,7 @@ pub(crate) fn command() -> clap::Command {
                 .args(["data_dir", "git_program"].map(plain_option)),
             "backup" => asking(c)
                 .mut_arg("json", |json| json.help("Print JSON"))
+                .arg(limit().requires("list"))
                 .args(PLACES.map(plain_option)),
             "restore" => c
                 .arg(json("Print JSON"))
@@ -67,13 +69,11 @@ fn below(parent: &str, leaf: clap::Command) -> clap::Command {
         (_, "backfill") => asking(leaf)
             .mut_arg("url", |url| url.hide(true))
             .arg(plain_option("database_url")),
-        ("cluster", _) => leaf
-            .arg(json("Print JSON"))
-            .arg(config_file())
-            .args(["data_dir", "database_url", "cluster_name"].map(plain_option)),
+        ("cluster", "status") => of_cluster(leaf).arg(limit()),
+        ("cluster", _) => of_cluster(leaf),
         // It has a limit of its own, which the node is asked for.
         ("repos", "ls") => asking(leaf),
-        ("sync", "status")
+        ("sync" | "index" | "ingest", "status")
         | (_, "blocks" | "causes" | "gaps" | "ls" | "repo" | "sources" | "sumdb") => {
             asking(leaf).arg(limit())
         }
@@ -107,6 +107,14 @@ fn group(command: clap::Command) -> clap::Command {
     command
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
+}
+
+/// The arguments of a command that reads or changes the tables of a cluster.
+fn of_cluster(command: clap::Command) -> clap::Command {
+    command
+        .arg(json("Print JSON"))
+        .arg(config_file())
+        .args(["data_dir", "database_url", "cluster_name"].map(plain_option))
 }
 
 /// The arguments of a command that asks a running node, which is named by its URL or by its data directory.
@@ -178,5 +186,85 @@ fn argument(option: &'static Opt) -> Arg {
         argument.num_args(0..=1).default_missing_value("true")
     } else {
         argument
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Commands without `--json`, each with the reason.
+    const WITHOUT_JSON: &[(&str, &str)] = &[
+        ("serve", "it prints logs, which log_format makes JSON"),
+        ("credential", "git reads its lines"),
+        ("remote-helper", "git reads its lines"),
+        ("completions", "a shell reads its script"),
+        ("man", "man reads its pages"),
+    ];
+
+    /// Commands that list, of which `--limit` says how much.
+    const LISTS: &[&str] = &[
+        "archive log",
+        "backup",
+        "cluster status",
+        "holding ls",
+        "index repo",
+        "index sources",
+        "index status",
+        "index sumdb",
+        "ingest gaps",
+        "ingest status",
+        "pins",
+        "purgatory ls",
+        "queue causes",
+        "queue ls",
+        "repos blocks",
+        "repos ls",
+        "repos size",
+        "resolve",
+        "sync status",
+    ];
+
+    /// Every command that does something, with the words that name it.
+    fn leaves() -> Vec<(String, clap::Command)> {
+        let mut leaves = Vec::new();
+        for command in command().get_subcommands() {
+            let name = command.get_name();
+            if command.has_subcommands() {
+                let below = command.get_subcommands();
+                leaves.extend(
+                    below.map(|leaf| (format!("{name} {}", leaf.get_name()), leaf.clone())),
+                );
+            } else {
+                leaves.push((name.to_owned(), command.clone()));
+            }
+        }
+        leaves
+    }
+
+    fn takes(command: &clap::Command, argument: &str) -> bool {
+        command.get_arguments().any(|it| it.get_id() == argument)
+    }
+
+    #[test]
+    fn every_command_takes_json_but_those_whose_output_another_program_reads() {
+        let without = leaves()
+            .into_iter()
+            .filter(|(_, leaf)| !takes(leaf, "json"));
+        let mut without: Vec<String> = without.map(|(name, _)| name).collect();
+        without.sort();
+        let mut expected: Vec<&str> = WITHOUT_JSON.iter().map(|(name, _)| *name).collect();
+        expected.sort_unstable();
+        assert_eq!(without, expected);
+    }
+
+    #[test]
+    fn every_command_that_lists_takes_a_limit() {
+        let with = leaves()
+            .into_iter()
+            .filter(|(_, leaf)| takes(leaf, "limit"));
+        let mut with: Vec<String> = with.map(|(name, _)| name).collect();
+        with.sort();
+        assert_eq!(with, LISTS);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Restore(RestoreRequest),
     /// Say why an event or repository is served, held or refused
     Explain {
-        /// An event id (hex or note1/nevent1) or a repository
+        /// An event id (hex or how that begins, note1/nevent1) or a repository
         #[arg(value_name = "EVENT | NPUB/IDENTIFIER")]
         subject: String,
     },

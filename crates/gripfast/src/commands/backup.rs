@@ -19,7 +19,12 @@ use tempfile::TempDir;
 use crate::{
     backup::{self, Directory, Made, Restored, Target},
     cli::{BackupRequest, NodeRequest},
-    commands::{client::Node, progress::size, table::Table, when::Now},
+    commands::{
+        client::Node,
+        progress::{Progress, size},
+        table::Table,
+        when::Now,
+    },
     config::{self, DatabasePlace, ProcessEnvironment, Settings},
     node::{DirLock, LockError, database},
 };
@@ -29,7 +34,6 @@ const PATH: [&str; 3] = ["api", "v1", "backup"];
 const LOCK: &str = "backup.lock";
 /// How long the node may lay nothing more out.
 const MAX_STANDSTILL: Duration = Duration::from_secs(300);
-const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Makes a backup of the running node, or of one that does not run.
 pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Result<()> {
@@ -83,13 +87,18 @@ fn of_running(node: &Node<'_>, directory: &Directory) -> anyhow::Result<Made> {
 
 /// Has the node lay its state out, however long that takes, as long as it gets on.
 fn laid_out(node: &Node<'_>) -> anyhow::Result<FrozenState> {
-    let (mut advanced, mut told) = (Instant::now(), Instant::now());
-    let mut before = (0, 0);
+    let (mut advanced, mut before) = (Instant::now(), (0, 0));
+    let mut copying = Some(Progress::bytes("events and database", 0));
+    let mut linking = None;
     loop {
         let answer = node.change_slowly(Method::POST, &PATH, &[])?;
         let state: FrozenState =
             serde_json::from_str(&answer).context("the answer cannot be read")?;
         if state.is_complete {
+            copying
+                .into_iter()
+                .chain(linking)
+                .for_each(Progress::finish);
             return Ok(state);
         }
         let now = (state.links, state.copied_bytes);
@@ -103,10 +112,15 @@ fn laid_out(node: &Node<'_>) -> anyhow::Result<FrozenState> {
                 size(state.copied_bytes)
             );
         }
-        if told.elapsed() >= TELL_EVERY {
-            told = Instant::now();
-            let (links, bytes) = (state.links, size(state.copied_bytes));
-            anstream::eprintln!("the node lays its state out: {links} files, {bytes} copied");
+        // Repositories come when all else is copied.
+        if state.total_trees > 0 {
+            copying.take().into_iter().for_each(Progress::finish);
+            let linking =
+                linking.get_or_insert_with(|| Progress::items("repositories", state.total_trees));
+            linking.set(state.trees, state.total_trees.max(state.trees));
+            linking.note(|| format!("{} files", state.links));
+        } else if let Some(copying) = &mut copying {
+            copying.set(state.copied_bytes, state.total_bytes);
         }
     }
 }
@@ -213,8 +227,12 @@ fn print(request: &NodeRequest, made: &Made, verified: Option<&Restored>, remove
 
 fn list(request: &NodeRequest, root: &Path) -> anyhow::Result<()> {
     let directory = Directory::open(root)?;
-    let mut backups = Vec::new();
-    for name in directory.names()? {
+    let (names, mut backups) = (directory.names()?, Vec::new());
+    // The newest, which come last.
+    let left_out = names
+        .len()
+        .saturating_sub(request.limit.unwrap_or(usize::MAX));
+    for name in names.into_iter().skip(left_out) {
         let snapshot = directory.read(&name)?;
         backups.push((name, snapshot));
     }

@@ -150,14 +150,18 @@ impl<'a> Node<'a> {
         text: String,
         render: impl FnOnce(&T, Now) -> String,
     ) -> anyhow::Result<()> {
-        let text = limited(text, self.request.limit);
         if self.request.json {
-            let data: serde_json::Value = self.parse(&text)?;
-            anstream::println!("{data:#}");
-        } else {
-            let data: T = self.parse(&text)?;
-            table::print(&render(&data, Now::new()));
+            return self.show_json(text);
         }
+        let data: T = self.parse(&limited(text, self.request.limit))?;
+        table::print(&render(&data, Now::new()));
+        Ok(())
+    }
+
+    /// Shows an answer as it is for programs, with no more entries of its lists than were asked for.
+    pub(crate) fn show_json(&self, text: String) -> anyhow::Result<()> {
+        let data: serde_json::Value = self.parse(&limited(text, self.request.limit))?;
+        anstream::println!("{data:#}");
         Ok(())
     }
 
@@ -341,11 +345,9 @@ async fn ask(
     body: Option<Body>,
     patience: Duration,
 ) -> anyhow::Result<Response> {
-    let client = reqwest::Client::builder()
+    // It follows no redirect: a token goes to the node that was named and nowhere else.
+    let client = grip_egress::command_client()
         .timeout(patience)
-        .no_proxy()
-        // A token goes to the node that was named and nowhere else.
-        .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("gripfast/", env!("CARGO_PKG_VERSION")))
         .build()?;
     let mut request = client

@@ -26,7 +26,7 @@ pub(crate) async fn run(request: &NodeRequest, action: ClusterAction) -> anyhow:
     match action {
         ClusterAction::Status => show_status(request, &settings).await,
         ClusterAction::Adopt => adopt(request, &settings).await,
-        ClusterAction::Leave => leave(&settings).await,
+        ClusterAction::Leave => leave(request, &settings).await,
     }
 }
 
@@ -49,8 +49,14 @@ async fn adopt(request: &NodeRequest, settings: &Settings) -> anyhow::Result<()>
     Ok(())
 }
 
-async fn leave(settings: &Settings) -> anyhow::Result<()> {
+async fn leave(request: &NodeRequest, settings: &Settings) -> anyhow::Result<()> {
     cluster::leave(settings).await?;
+    if request.json {
+        let data_dir = settings.storage.data_dir.to_string_lossy();
+        let left = json!({ "data_dir": data_dir, "node_name": settings.cluster.cluster_name });
+        anstream::println!("{left:#}");
+        return Ok(());
+    }
     anstream::println!(
         "{} is a node of its own: start it without cluster_packs and with node_name = {:?}, and no other \
          node of the cluster any more",
@@ -79,10 +85,12 @@ async fn show_status(request: &NodeRequest, settings: &Settings) -> anyhow::Resu
         let name = &settings.cluster.cluster_name;
         format!("the database knows no cluster {name:?} (cluster_name)")
     })?;
+    let mut nodes = nodes?;
+    nodes.truncate(request.limit.unwrap_or(usize::MAX));
     let status = Status {
         is_led: state.is_led(),
         state,
-        nodes: nodes?,
+        nodes,
         snapshot: snapshots?.into_iter().next(),
         stored: stored?.filter(|stored| stored.files > 0),
         now_ms,

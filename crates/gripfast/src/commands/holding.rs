@@ -8,7 +8,7 @@ use crate::{
     cli::{HeldRepository, HoldingAction, NodeRequest},
     commands::{
         client::Node,
-        table::{Table, counted},
+        table::{Table, counted, more},
         when::Now,
     },
 };
@@ -20,17 +20,27 @@ pub(crate) fn run(request: &NodeRequest, action: HoldingAction) -> anyhow::Resul
     let node = Node::new(request)?;
     match action {
         HoldingAction::Ls => {
-            let text = node.change(Method::POST, &PATH, &[])?;
+            let limit = request.limit.map(|limit| limit.to_string());
+            let parameters = limit.as_deref().map(|limit| ("limit", limit));
+            let text = node.change(Method::POST, &PATH, parameters.as_slice())?;
             node.show_text(text, render)
         }
         HoldingAction::Restore(HeldRepository { name }) => {
             let (npub, identifier) = split(&name)?;
             let path = [&PATH[..], &[npub, identifier, "restore"]].concat();
             let answer = node.change(Method::POST, &path, &[])?;
-            say(request, &answer, |done| {
-                let events = counted(done["restored"].as_u64().unwrap_or_default(), "event");
-                format!("brought back {events} of {name}")
-            })
+            let restored = count(&answer, "restored")?;
+            if restored == 0 {
+                // Kept by the rules, or never there.
+                kept(&node, &name)?;
+            }
+            let events = counted(restored, "event");
+            say(
+                request,
+                &answer,
+                &format!("brought back {events} of {name}"),
+            );
+            Ok(())
         }
         HoldingAction::Purge { repository, yes } => purge(&node, request, &repository.name, yes),
     }
@@ -41,24 +51,19 @@ fn purge(node: &Node<'_>, request: &NodeRequest, name: &str, yes: bool) -> anyho
     if yes {
         let path = [&PATH[..], &[npub, identifier]].concat();
         let answer = node.change(Method::DELETE, &path, &[])?;
-        return say(request, &answer, |done| {
-            let count = |what: &str| done[what].as_u64().unwrap_or_default();
-            format!(
-                "destroyed {} and {} of {name}",
-                counted(count("events"), "event"),
-                counted(count("archives"), "archive")
-            )
-        });
+        let (events, archives) = (count(&answer, "events")?, count(&answer, "archives")?);
+        if events + archives == 0 {
+            bail!("{}", nothing(name));
+        }
+        let (events, archives) = (counted(events, "event"), counted(archives, "archive"));
+        say(
+            request,
+            &answer,
+            &format!("destroyed {events} and {archives} of {name}"),
+        );
+        return Ok(());
     }
-    let listed = parse(&node.change(Method::POST, &PATH, &[])?)?;
-    let of_it = listed.held.into_iter();
-    let held: Vec<HeldBackFacts> = of_it
-        .filter(|it| it.repository.as_deref() == Some(name))
-        .collect();
-    if held.is_empty() {
-        bail!("nothing is kept of {name}; `gripfast holding ls` lists what is");
-    }
-    let (events, archives) = held
+    let (events, archives) = kept(node, name)?
         .iter()
         .fold((0, 0), |(e, a), it| (e + it.events, a + it.archives));
     if request.json {
@@ -73,22 +78,34 @@ fn purge(node: &Node<'_>, request: &NodeRequest, name: &str, yes: bool) -> anyho
     Ok(())
 }
 
-fn parse(text: &str) -> anyhow::Result<HeldBackList> {
-    serde_json::from_str(text).context("the answer cannot be read")
+/// What is kept of a repository; fails if that is nothing.
+fn kept(node: &Node<'_>, name: &str) -> anyhow::Result<Vec<HeldBackFacts>> {
+    let listed = node.change(Method::POST, &PATH, &[])?;
+    let listed: HeldBackList =
+        serde_json::from_str(&listed).context("the answer cannot be read")?;
+    let mut held = listed.held;
+    held.retain(|it| it.repository.as_deref() == Some(name));
+    if held.is_empty() {
+        bail!("{}", nothing(name));
+    }
+    Ok(held)
 }
 
-fn say(
-    request: &NodeRequest,
-    answer: &str,
-    text: impl FnOnce(&serde_json::Value) -> String,
-) -> anyhow::Result<()> {
-    if request.json {
-        anstream::println!("{answer}");
-        return Ok(());
-    }
-    let done = serde_json::from_str(answer).context("the answer cannot be read")?;
-    anstream::println!("{}", text(&done));
-    Ok(())
+fn nothing(name: &str) -> String {
+    format!("nothing is kept of {name}; `gripfast holding ls` lists what is")
+}
+
+/// A number in an answer.
+fn count(answer: &str, what: &str) -> anyhow::Result<u64> {
+    let done: serde_json::Value =
+        serde_json::from_str(answer).context("the answer cannot be read")?;
+    Ok(done[what].as_u64().unwrap_or_default())
+}
+
+/// Says what was done: the answer itself for `--json`.
+fn say(request: &NodeRequest, answer: &str, text: &str) {
+    let said = if request.json { answer } else { text };
+    anstream::println!("{said}");
 }
 
 /// The owner and the identifier of a repository.
@@ -115,7 +132,9 @@ fn render(list: &HeldBackList, now: Now) -> String {
             &until,
         ]);
     }
-    table.render()
+    let mut out = table.render();
+    more(&mut out, list.total, list.held.len());
+    out
 }
 
 #[cfg(test)]
@@ -125,6 +144,7 @@ mod tests {
     #[test]
     fn a_list_names_repository_reason_and_end() {
         let list = HeldBackList {
+            total: 3,
             held: vec![HeldBackFacts {
                 repository: Some("npub1x/boats".into()),
                 reason: "nip09".into(),
@@ -138,6 +158,7 @@ mod tests {
             text.contains("npub1x/boats") && text.contains("nip09") && text.contains("in 90d"),
             "{text}"
         );
+        assert!(text.contains("and 2 more"), "{text}");
         assert_eq!(
             render(&HeldBackList::default(), Now::at(0)),
             "nothing is kept\n"

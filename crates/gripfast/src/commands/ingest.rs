@@ -1,6 +1,7 @@
 //! `gripfast ingest status|gaps|backfill|reextract|retention`.
 
 mod backfill;
+mod reextract;
 mod render;
 
 use reqwest::Method;
@@ -27,10 +28,7 @@ pub(crate) fn run(request: NodeRequest, action: IngestAction) -> anyhow::Result<
             let render = |gaps: &_, now| render::gaps(gaps, all, now);
             node()?.show(&path("gaps"), &parameters, render)
         }
-        IngestAction::Reextract => {
-            let done = "all stored events are read again; `gripfast ingest status` shows progress";
-            node()?.order(Method::POST, &path("reextract"), &[], done)
-        }
+        IngestAction::Reextract => reextract::run(&node()?, &request),
         IngestAction::Retention { yes } => {
             let dry_run = if yes { "false" } else { "true" };
             let parameters = [("dry_run", dry_run)];

@@ -2,18 +2,18 @@
 
 mod render;
 
-use anyhow::bail;
-use grip_grasp::WaitingFacts;
+use anyhow::Context as _;
+use grip_grasp::{Explanation, Status, WaitingFacts};
 use grip_web::api_types::WaitingEvents;
 use reqwest::Method;
 
 use crate::{
     cli::{NodeRequest, PurgatoryAction, WaitingEvent},
-    commands::{client::Node, table, when::Now},
+    commands::{client::Node, explain, table, when::Now},
 };
 
 const PATH: [&str; 3] = ["api", "v1", "purgatory"];
-/// How many events are listed, and looked through for one that is named by its beginning.
+/// How many events are listed.
 const LISTED: usize = 1000;
 
 /// Lists waiting events, fetches the data of one at once, or drops it.
@@ -58,60 +58,26 @@ fn forget(node: &Node<'_>, json: bool, id: &str, yes: bool) -> anyhow::Result<()
 #[derive(Debug)]
 struct NamedEvent {
     id: String,
+    /// None beyond what a list has.
     facts: Option<WaitingFacts>,
 }
 
-/// Finds the one event that is named, whole or by its beginning.
-fn find(node: &Node<'_>, id: &str) -> anyhow::Result<NamedEvent> {
-    let list: WaitingEvents = node.data(&PATH, &[("limit", &LISTED.to_string())])?;
-    let named = list.waiting.into_iter().map(|facts| NamedEvent {
-        id: facts.id.clone(),
-        facts: Some(facts),
-    });
-    pick(named, id)
-}
-
-fn pick(waiting: impl Iterator<Item = NamedEvent>, id: &str) -> anyhow::Result<NamedEvent> {
-    let wanted = id.to_ascii_lowercase();
-    if wanted.is_empty() || !wanted.bytes().all(|b| b.is_ascii_hexdigit()) {
-        bail!("`{id}` is no event id; `gripfast purgatory ls` lists them");
-    }
-    let mut found = waiting.filter(|event| event.id.starts_with(&wanted));
-    match (found.next(), found.next()) {
-        (Some(one), None) => Ok(one),
-        (Some(_), Some(_)) => bail!("several waiting events begin with `{id}`: name more of it"),
-        // One beyond the list can still be named whole.
-        (None, _) if wanted.len() == 64 => Ok(NamedEvent {
-            id: wanted,
-            facts: None,
-        }),
-        (None, _) => {
-            bail!("no waiting event begins with `{id}`; `gripfast purgatory ls` lists them")
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_is_found_by_its_beginning_if_that_is_enough() {
-        let event = |id: &str| NamedEvent {
-            id: id.into(),
-            facts: None,
-        };
-        let all = || ["ab12", "ab34", "cd56"].map(event).into_iter();
-        assert_eq!(pick(all(), "CD").unwrap().id, "cd56");
-        assert!(
-            pick(all(), "ab")
-                .unwrap_err()
-                .to_string()
-                .contains("several")
-        );
-        assert!(pick(all(), "ff").is_err() && pick(all(), "").is_err());
-        assert!(pick(all(), "note1").is_err());
-        let whole = "f".repeat(64);
-        assert_eq!(pick(all(), &whole).unwrap().id, whole);
-    }
+/// Finds the one event that is named, whole or by its beginning, and waits.
+fn find(node: &Node<'_>, text: &str) -> anyhow::Result<NamedEvent> {
+    let Explanation {
+        status,
+        summary,
+        event,
+        ..
+    } = explain::event(node, text)?;
+    let waits = matches!(status, Status::Held | Status::Wanted);
+    let event = event.filter(|_| waits).with_context(|| {
+        format!("`{text}` names no event that waits: {summary}; `gripfast purgatory ls` lists them")
+    })?;
+    let listed: WaitingEvents = node.data(&PATH, &[("limit", &LISTED.to_string())])?;
+    let facts = listed.waiting.into_iter().find(|it| it.id == event.id);
+    Ok(NamedEvent {
+        id: event.id,
+        facts,
+    })
 }

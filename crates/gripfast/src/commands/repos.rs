@@ -3,15 +3,14 @@
 mod render;
 
 use anyhow::{Context as _, bail};
-use grip_grasp::{Explanation, RepositoryFacts};
-use grip_web::api_types::{Explained, RemovalReport, RepositoryList};
-use nostr::prelude::{EventId, FromBech32 as _};
+use grip_grasp::RepositoryFacts;
+use grip_web::api_types::{RemovalReport, RepositoryList};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 
 use crate::{
     cli::{EventsAction, NodeRequest, ReposAction},
-    commands::{client::Node, table},
+    commands::{client::Node, explain, table},
 };
 
 const REPOS: [&str; 3] = ["api", "v1", "repos"];
@@ -81,42 +80,12 @@ pub(crate) fn run_events(request: &NodeRequest, action: EventsAction) -> anyhow:
     } = action;
     match (event, author) {
         (Some(event), None) => {
-            let id = event_id(&node, &event)?;
+            let id = explain::event_id(&node, &event)?;
             remove(&node, request.json, ("event", &*id), execute)
         }
         (None, Some(author)) => remove(&node, request.json, ("author", &*author), execute),
         _ => bail!("name an event, or an author with --author"),
     }
-}
-
-/// The event that is named: whole, or by the first digits that lists print, of which the node knows the rest.
-fn event_id(node: &Node<'_>, text: &str) -> anyhow::Result<String> {
-    if let Some(id) = whole_id(text)? {
-        return Ok(id);
-    }
-    let response = node.get(&["api", "v1", "explain", text])?;
-    // That nothing, or too much, is known of it is an explanation too.
-    if response.status != 404 {
-        node.check(&response)?;
-    }
-    let explained: Explained =
-        serde_json::from_str(&response.body).context("the answer cannot be read")?;
-    let Explanation { event, summary, .. } = explained.explanation;
-    let event = event.with_context(|| format!("`{text}`: {summary}"))?;
-    Ok(event.id)
-}
-
-/// An id as it is, in hex; none if it is the beginning of one.
-fn whole_id(text: &str) -> anyhow::Result<Option<String>> {
-    if let Ok(id) = EventId::from_hex(text).or_else(|_| EventId::from_bech32(text)) {
-        return Ok(Some(id.to_hex()));
-    }
-    if text.len() >= 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        bail!(
-            "`{text}` is no event id: 64 hex digits, or as many of them as tell it from others, or note1…"
-        );
-    }
-    Ok(None)
 }
 
 fn remove(node: &Node<'_>, json: bool, what: (&str, &str), execute: bool) -> anyhow::Result<()> {
@@ -164,22 +133,6 @@ impl<T> Answer<T> {
             anstream::println!("{}", self.text);
         } else {
             table::print(&render(&self.data));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_is_named_in_hex_or_as_a_note() {
-        let hex = "a".repeat(64);
-        assert_eq!(whole_id(&hex).unwrap(), Some(hex.clone()));
-        assert_eq!(whole_id("2c2c8db5").unwrap(), None);
-        for other in ["tides", "note1x", &format!("{hex}a")] {
-            let error = whole_id(other).unwrap_err().to_string();
-            assert!(error.contains("64 hex"), "{error}");
         }
     }
 }

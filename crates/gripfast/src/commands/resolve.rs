@@ -30,15 +30,16 @@ pub(crate) fn run(request: &NodeRequest, query: &ResolveQuery) -> anyhow::Result
         } else {
             "resolve"
         };
-        let answer: serde_json::Value = node.data(&[route, key], &fresh)?;
-        anstream::println!("{answer:#}");
-        return Ok(());
+        return node.show_json(node.text(&[route, key], &fresh)?);
     }
     let found: ResolvedManifest = node.data(&["resolve", key], &fresh)?;
     table::print(&render::found(&found, Now::new()));
     if query.providers {
         // What was just found is in the node's cache.
-        let ranked: Ranked = node.data(&["providers", key], &[])?;
+        let mut ranked: Ranked = node.data(&["providers", key], &[])?;
+        ranked
+            .providers
+            .truncate(request.limit.unwrap_or(usize::MAX));
         anstream::print!("\n{}", render::providers(&ranked));
     }
     Ok(())

@@ -148,16 +148,6 @@ answers! {
         next: Option<String>,
     }
 
-    /// `POST /api/v1/events/compact`
-    CompactionReport {
-        /// False while it goes on.
-        compacted: bool,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        bytes_before: Option<u64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        bytes_after: Option<u64>,
-    }
-
     /// `POST /api/v1/backup/end`
     BackupEnded {
         removed: bool,

@@ -58,6 +58,7 @@ impl Page {
             Status::Awaited => (AnsiColor::Yellow, "awaited"),
             Status::Wanted => (AnsiColor::Yellow, "wanted"),
             Status::Refused => (AnsiColor::Red, "refused"),
+            Status::Kept => (AnsiColor::Yellow, "kept"),
             Status::Unknown => (AnsiColor::BrightBlack, "unknown"),
         };
         let style = Style::new().bold().fg_color(Some(Color::Ansi(colour)));

@@ -83,10 +83,8 @@ pub(super) async fn run(url: &str, report: &mut Report) -> anyhow::Result<()> {
 }
 
 fn client() -> reqwest::Result<Client> {
-    Client::builder()
+    grip_egress::command_client()
         .timeout(PATIENCE)
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("gripfast-selftest/", env!("CARGO_PKG_VERSION")))
         .build()
 }

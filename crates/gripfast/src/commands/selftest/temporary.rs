@@ -71,10 +71,7 @@ impl Trial {
             state: None,
             tip: String::new(),
             node: None,
-            client: reqwest::Client::builder()
-                .no_proxy()
-                .timeout(PATIENCE)
-                .build()?,
+            client: grip_egress::command_client().timeout(PATIENCE).build()?,
         })
     }
 

@@ -114,8 +114,12 @@ async fn a_node_alone_becomes_a_cluster_and_a_member_a_node_alone() -> Result<()
     );
     cluster.stop_and_compare().await?;
 
-    let (is_done, said) = run(&cluster.nodes[0], "leave", None).await?;
-    ensure!(is_done, "{said}");
+    let left = cluster.nodes[0].command_in_its_place(&["cluster", "leave", "--json"]);
+    let left = { left }.output().await?;
+    let said = String::from_utf8_lossy(&left.stderr).into_owned();
+    ensure!(left.status.success(), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&left.stdout)?;
+    ensure!(report["node_name"] == "cluster", "{report}");
     let mut alone = cluster.nodes.remove(0);
     alone.remove_env("GRIPFAST_CLUSTER_PACKS");
     alone.set_env("GRIPFAST_NODE_NAME", "cluster");

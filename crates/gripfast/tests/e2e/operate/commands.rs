@@ -1,6 +1,6 @@
 //! Commands that find their node, and exit codes that scripts can use.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
@@ -8,8 +8,12 @@ use grip_testkit::{
 };
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::{io::AsyncReadExt as _, time::timeout};
 
-use crate::BINARY;
+use crate::{BINARY, EVERY_LINE};
+
+/// Longer than anything takes that is waited for.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_node_is_found_by_commands_that_were_told_nothing() -> Result<()> {
@@ -58,6 +62,30 @@ async fn a_node_is_found_by_commands_that_were_told_nothing() -> Result<()> {
         .next()
         .is_none();
     ensure!(gone, "the record goes with the node");
+    Ok(())
+}
+
+/// As in a container without ca-certificates: a client that finds no certificates of the machine cannot even
+/// be built for plain HTTP, if it has none of its own.
+#[tokio::test]
+async fn commands_reach_a_node_where_the_machine_has_no_certificates() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let url = node.http_url();
+    for command in [
+        &["healthcheck"][..],
+        &["status"],
+        &["selftest", "--url", &url],
+        &["selftest"],
+    ] {
+        let mut bare = node.command(command);
+        for place in ["SSL_CERT_FILE", "SSL_CERT_DIR"] {
+            bare.env(place, "/nonexistent");
+        }
+        let output = bare.output().await?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let report = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{command:?}: {report}{said}");
+    }
     Ok(())
 }
 
@@ -123,18 +151,135 @@ async fn an_event_is_named_by_its_first_digits_wherever_it_is_printed() -> Resul
     Ok(())
 }
 
+/// More wait than a list has, and each is found by how its id begins.
+#[tokio::test]
+async fn an_event_beyond_the_list_is_named_by_its_first_digits() -> Result<()> {
+    const WAITING: usize = 1_001;
+    let node = Node::start_with(
+        BINARY,
+        &[
+            ("GRIPFAST_PURGATORY_MAX_PER_AUTHOR", "5000"),
+            ("GRIPFAST_PURGATORY_MAX_PER_IDENTIFIER", "5000"),
+            ("GRIPFAST_SYNC_ENABLED", "false"),
+        ],
+    )
+    .await?;
+    let project = LocalProject::new("tides")?;
+    project.publish(&node, 10).await?;
+    let (author, url) = (Author::new(), project.url(&node));
+    let mut relay = node.connect().await?;
+    for number in 0..WAITING {
+        let tip = format!("{number:040x}");
+        relay
+            .publish_ok(&author.pull_request(&project.owner, "tides", &tip, &url))
+            .await?;
+    }
+    // The list has those that end first: this one is not among them.
+    let last = author.pull_request(&project.owner, "tides", &"f".repeat(40), &url);
+    relay.publish_ok(&last).await?;
+    let id = last.id.to_hex();
+    let listed = node
+        .run(&["purgatory", "ls", "--limit", "1000", "--json"])
+        .await?;
+    ensure!(!listed.contains(&id), "it is listed");
+    let planned = node.run(&["purgatory", "drop", &id[..10]]).await?;
+    ensure!(planned.contains(&id[..8]), "{planned}");
+    node.run(&["purgatory", "drop", &id[..10], "--yes"]).await?;
+    let gone = node
+        .command(&["purgatory", "drop", &id[..10], "--yes"])
+        .output()
+        .await?;
+    ensure!(gone.status.code() == Some(1), "{gone:?}");
+    Ok(())
+}
+
+/// What is kept is the operator's to see, by the first digits that a log line has, and nobody else's.
+#[tokio::test]
+async fn an_event_in_holding_is_explained_to_the_operator_alone() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    let project = LocalProject::new("tides")?;
+    project.publish(&node, 60).await?;
+    let mut relay = node.connect().await?;
+    let versions = [50, 40].map(|seconds| project.announcement_at(&[&node], &[], seconds));
+    for version in &versions {
+        relay.publish_ok(version).await?;
+    }
+    let [replaced, blocked] = versions.map(|version| version.id.to_hex());
+    let explained = async |id: &str, words: &[&str]| {
+        let shown = node.run(&["explain", &id[..8]]).await?;
+        ensure!(shown.starts_with("kept"), "{shown}");
+        must_contain(&shown, words);
+        let public = node.explain(&id[..8]).await?;
+        ensure!(public["status"] == "unknown", "{public}");
+        let public = node.explain(id).await?;
+        ensure!(public["status"] == "unknown", "{public}");
+        anyhow::Ok(())
+    };
+    explained(&replaced, &["a later version replaced it"]).await?;
+    let name = format!("{}/tides", project.owner.npub());
+    node.run(&["repos", "block", &name, "--execute"]).await?;
+    let words = ["taken out of service", "holding restore", "expires in 89d"];
+    until_ok("it is taken out of service", async || {
+        explained(&blocked, &words).await.map(Some)
+    })
+    .await
+}
+
+/// Whatever a command is asked about: what is not there ends it with 1 and says so.
 #[tokio::test]
 async fn what_nobody_knows_ends_with_1() -> Result<()> {
     let node = Node::start(BINARY).await?;
-    for subject in ["0123456789abcdef", "hello", &"ab".repeat(32)] {
-        for arguments in [&["explain", subject][..], &["explain", subject, "--json"]] {
-            let output = node.command(arguments).output().await?;
+    let (owner, id) = (Author::new().npub(), "ab".repeat(32));
+    let name = &format!("{owner}/boats");
+    for (arguments, words) in [
+        (&["explain", "0123456789abcdef"][..], "nothing is known of"),
+        (&["explain", "hello"], "nothing is known of"),
+        (&["explain", &id], "nothing is known of"),
+        (&["explain", name], "nothing is known of"),
+        (&["resolve", name], "knows it"),
+        (&["resolve", name, "--providers"], "knows it"),
+        (&["resolve", name, "--clone-url"], "knows it"),
+        (&["repos", "show", name], "repository"),
+        (&["repos", "rm", name], "repository"),
+        (&["events", "rm", "0123abcd"], "nothing is known of it"),
+        (&["archive", "log", name], "repository"),
+        (
+            &["index", "repo", "github.com/acme/tides"],
+            "The index knows no",
+        ),
+        (
+            &["index", "now", "github.com/acme/tides"],
+            "The index knows no",
+        ),
+        (
+            &["index", "forget", "github.com/orgs/acme"],
+            "The index knows no",
+        ),
+        (&["sync", "now", "boats"], "waits for git data"),
+        (&["queue", "retry", "index-repo", "x"], "job"),
+        (&["queue", "drop", "index-repo", "x"], "job"),
+        (&["queue", "drop", "index-repo", "x", "--yes"], "job"),
+        (&["purgatory", "retry", &id], "names no event that waits"),
+        (
+            &["purgatory", "drop", "0123abcd"],
+            "names no event that waits",
+        ),
+        (&["holding", "restore", name], "nothing is kept"),
+        (&["holding", "purge", name], "nothing is kept"),
+        (&["holding", "purge", name, "--yes"], "nothing is kept"),
+        (&["repos", "unblock", name, "--execute"], "block"),
+        (&["pin", name], "knows it"),
+        (&["restore", "nowhere"], "nowhere"),
+    ] {
+        for json in [&[][..], &["--json"]] {
+            let arguments = [arguments, json].concat();
+            let output = node.command(&arguments).output().await?;
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             ensure!(
-                output.status.code() == Some(1) && said.contains("nothing is known of"),
-                "{said}"
+                output.status.code() == Some(1) && said.contains(words),
+                "{arguments:?}: {:?} {said}",
+                output.status
             );
-            ensure!(!output.stdout.is_empty());
         }
     }
     Ok(())
@@ -217,35 +362,157 @@ async fn a_check_shows_how_far_it_is_on_a_terminal_alone() -> Result<()> {
     Ok(())
 }
 
+/// What a command that waits for the node shows on a terminal until `part` is there, and what at its end,
+/// once the node was let go on.
+async fn shown_while_held(
+    node: &Node,
+    go: &Path,
+    arguments: &[&str],
+    part: &str,
+) -> Result<String> {
+    let mut command = node.command_on_terminal(arguments);
+    let mut working = command.stdout(Stdio::piped()).spawn()?;
+    let mut output = working.stdout.take().context("it is piped")?;
+    let mut shown = Vec::new();
+    let waited = async {
+        while !seen(&shown).contains(part) {
+            let more = output.read_buf(&mut shown).await?;
+            ensure!(more > 0, "{part}: {}", seen(&shown));
+        }
+        Ok(())
+    };
+    let waited = timeout(DEADLINE, waited).await;
+    fs::write(go, "")?;
+    waited.with_context(|| format!("{part}: {}", seen(&shown)))??;
+    output.read_to_end(&mut shown).await?;
+    let text = seen(&shown);
+    ensure!(working.wait().await?.success(), "{text}");
+    Ok(text)
+}
+
+/// How far the node is with its part of the work, and then the command with its own.
+#[tokio::test]
+async fn long_work_shows_how_far_it_is_on_a_terminal() -> Result<()> {
+    for (fault, arguments, part, done) in [
+        (
+            "backup.events_copied",
+            &["backup", "backups"][..],
+            "events and database",
+            "▰",
+        ),
+        (
+            "backup.repository_linked",
+            &["backup", "backups"],
+            "repositories",
+            "▰",
+        ),
+        (
+            "relay.compact",
+            &["compact"],
+            "compact",
+            "compacted the event store: ",
+        ),
+    ] {
+        let files = TempDir::new()?;
+        let go = files.path().join("go");
+        let fault = format!("{fault}@{}", go.display());
+        let node = Node::start_with(BINARY, &[("GRIPFAST_FAULT", &fault)]).await?;
+        LocalProject::new("tides")?.publish(&node, 10).await?;
+        let text = shown_while_held(&node, &go, arguments, part).await?;
+        must_contain(&text, &["left", done]);
+        if arguments[0] == "backup" {
+            let restore = ["restore", "backups", "--data-dir", "restored"];
+            let restored = node.command_on_terminal(&restore).output().await?;
+            let text = seen(&restored.stdout);
+            ensure!(restored.status.success(), "{text}");
+            must_contain(&text, &["▰", "left", "restored "]);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_compaction_ends_with_what_it_saved() -> Result<()> {
+    let node = Node::start(BINARY).await?;
+    LocalProject::new("tides")?.publish(&node, 10).await?;
+    let mut compact = node.command(&["compact"]);
+    let compacted = compact.env("GRIPFAST_FAULT", EVERY_LINE).output().await?;
+    let text = String::from_utf8_lossy(&compacted.stdout).into_owned();
+    let said = String::from_utf8_lossy(&compacted.stderr).into_owned();
+    ensure!(compacted.status.success(), "{text}{said}");
+    ensure!(
+        said.starts_with("compact: ") && said.contains(" left"),
+        "{said}"
+    );
+    must_contain(&text, &["compacted the event store: ", " before, ", " now"]);
+    let report = node.run(&["compact", "--json"]).await?;
+    let report: Value = serde_json::from_str(&report)?;
+    ensure!(
+        report["compacted"] == true && report["bytes_after"].is_u64(),
+        "{report}"
+    );
+    Ok(())
+}
+
 #[tokio::test]
 async fn every_report_is_json_where_that_is_asked_for() -> Result<()> {
     let node = Node::start(BINARY).await?;
+    let (served, held) = (LocalProject::new("tides")?, LocalProject::new("held")?);
+    let state = served.publish(&node, 10).await?.id.to_hex();
+    let waiting = held.announce(&node, 10).await?.id.to_hex();
+    let name = format!("{}/tides", served.owner.npub());
     for command in [
         "status",
+        "selftest",
         "healthcheck",
         "version",
         "config",
         "config --service",
         "check",
+        "compact",
+        "backup backups",
+        "backup backups --list",
+        "restore backups --data-dir restored",
         "explain npub1x/y",
         "purgatory ls",
+        "sync now held",
+        &format!("purgatory retry {waiting}"),
+        &format!("purgatory drop {waiting}"),
+        &format!("purgatory drop {waiting} --yes"),
         "sync status",
         "repos ls",
         "repos size",
         "repos blocks",
+        &format!("repos show {name}"),
+        &format!("repos rm {name}"),
+        "repos block boats",
+        "repos block boats --execute",
+        "repos unblock boats",
+        "repos unblock boats --execute",
+        &format!("events rm {state}"),
+        &format!("archive log {name}"),
         "holding ls",
+        &format!("resolve {name}"),
+        &format!("resolve {name} --providers"),
+        &format!("pin {name}"),
         "pins",
+        &format!("unpin {name}"),
         "queue ls",
         "queue causes",
+        "queue revive",
         "index status",
         "index sources",
         "index sumdb",
+        &format!("repos rm {name} --execute"),
+        &format!("holding restore {name}"),
+        &format!("holding purge {name} --yes"),
     ] {
         let words: Vec<_> = command.split(' ').chain(["--json"]).collect();
         let output = node.command(&words).output().await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = String::from_utf8_lossy(&output.stderr);
         let read = serde_json::from_str::<Value>(&text);
-        read.with_context(|| format!("{command}: {text}"))?;
+        read.with_context(|| format!("{command}: {text}{said}"))?;
     }
     Ok(())
 }
@@ -312,9 +579,12 @@ async fn every_list_takes_a_limit() -> Result<()> {
         let block = ["repos", "block", "--execute", &name(&blocked)];
         node.run(&block).await?;
         held?.announce(&node, 10).await?;
+        node.run(&["backup", "backups"]).await?;
     }
     for list in [
-        &["repos", "ls"][..],
+        &["backup", "backups", "--list"][..],
+        &["index", "status"],
+        &["repos", "ls"],
         &["repos", "size"],
         &["repos", "blocks"],
         &["holding", "ls"],

@@ -213,3 +213,17 @@ fn the_proxy_of_the_compose_file_is_trusted_and_nobody_else_is() -> Result<()> {
     }
     Ok(())
 }
+
+/// What the node and its commands rest on is in the image, whose base has neither.
+#[test]
+fn the_image_has_git_and_certificates() -> Result<()> {
+    let dockerfile = fs::read_to_string(Path::new(PACKAGING).join("Dockerfile"))?;
+    let installed = dockerfile
+        .lines()
+        .find(|line| line.contains("apt-get install"));
+    let installed: Vec<&str> = installed.context("it installs some")?.split(' ').collect();
+    for package in ["ca-certificates", "git"] {
+        ensure!(installed.contains(&package), "{package}: {installed:?}");
+    }
+    Ok(())
+}

@@ -13,23 +13,34 @@ use anyhow::{Context as _, Result, bail, ensure};
 use grip_testkit::{LocalProject, Node};
 use tempfile::TempDir;
 
-use crate::BINARY;
+use crate::{BINARY, operate::documents::links_must_lead_somewhere};
 
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/build");
 
 /// Runs a program to its end and returns what it printed.
+fn run(program: &str, arguments: &[&Path], env: &[(&str, &str)]) -> Result<String> {
+    Ok(run_to_end(program, arguments, env)?.0)
+}
+
+/// The same, with what it warned of.
 #[expect(
     clippy::disallowed_methods,
     reason = "packages are made and read by Debian's tools"
 )]
-fn run(program: &str, arguments: &[&Path], env: &[(&str, &str)]) -> Result<String> {
+fn run_to_end(
+    program: &str,
+    arguments: &[&Path],
+    env: &[(&str, &str)],
+) -> Result<(String, String)> {
     let mut command = Command::new(program);
     let output = command.args(arguments).envs(env.iter().copied()).output();
     let output = output.with_context(|| format!("cannot run {program}"))?;
+    let [printed, warned] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     if !output.status.success() {
-        bail!("{program}: {}", String::from_utf8_lossy(&output.stderr));
+        bail!("{program}: {warned}");
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok((printed, warned))
 }
 
 /// Packages a binary; the paths of what was made, sorted.
@@ -55,7 +66,7 @@ async fn the_package_has_all_it_needs_and_serves_as_its_unit_says() -> Result<()
         .find(|path| path.to_string_lossy().ends_with(".tar.gz"));
     let listed = run(
         "tar",
-        &[Path::new("-tzf"), archive.context("an archive")?],
+        &[Path::new("-tzf"), archive.as_ref().context("an archive")?],
         &[],
     )?;
     for part in [
@@ -70,17 +81,33 @@ async fn the_package_has_all_it_needs_and_serves_as_its_unit_says() -> Result<()
         );
     }
 
+    let archive = archive.context("an archive")?;
+    let unpacked = dir.path().join("unpacked");
+    fs::create_dir(&unpacked)?;
+    let arguments = [Path::new("-xzf"), archive, Path::new("-C"), &unpacked];
+    run("tar", &arguments, &[])?;
+    let tree = fs::read_dir(&unpacked)?.next().context("a directory")??;
+    links_must_lead_somewhere(&tree.path().join("README.md"), &tree.path().join("docs"))?;
+
     let (root, control) = (dir.path().join("root"), dir.path().join("control"));
     run("dpkg-deb", &[Path::new("--extract"), deb, &root], &[])?;
     run("dpkg-deb", &[Path::new("--control"), deb, &control], &[])?;
     for part in [
         "usr/share/man/man1/gripfast-backup.1.gz",
         "usr/share/bash-completion/completions/gripfast",
+        "usr/share/zsh/vendor-completions/_gripfast",
+        "usr/share/fish/vendor_completions.d/gripfast.fish",
+        "usr/share/doc/gripfast/examples/compose.yaml",
+        // What git starts for a clone by name: a link to the program.
+        "usr/bin/git-remote-grip",
         "usr/share/doc/gripfast/copyright",
         "etc/gripfast/gripfast.toml",
     ] {
         ensure!(root.join(part).is_file(), "{part}");
     }
+    let documents = root.join("usr/share/doc/gripfast");
+    links_must_lead_somewhere(&documents.join("README.md"), &documents)?;
+    pages_must_be_sound(&root.join("usr/share/man/man1"))?;
     for script in ["postinst", "prerm", "postrm"] {
         let path = control.join(script);
         run("sh", &[Path::new("-n"), &path], &[])?;
@@ -118,6 +145,32 @@ async fn the_package_has_all_it_needs_and_serves_as_its_unit_says() -> Result<()
     LocalProject::new("packaged")?.publish(&node, 5).await?;
     let said = node.run(&["check"]).await?;
     ensure!(said.contains("relay and git agree"), "{said}");
+    Ok(())
+}
+
+/// Fails if a manual page is shown with a warning, or without its name; where no man-db is, if one has no title.
+fn pages_must_be_sound(directory: &Path) -> Result<()> {
+    let has_man = run("man", &[Path::new("--version")], &[]).is_ok();
+    for page in fs::read_dir(directory)? {
+        let page = page?.path();
+        let name = page.file_name().context("a name")?.to_string_lossy();
+        let name = name.trim_end_matches(".1.gz");
+        let source = run("gzip", &[Path::new("-dc"), &page], &[])?;
+        ensure!(
+            source.contains(&format!("\n.TH {name} 1")),
+            "{name}: {source}"
+        );
+        if has_man {
+            let arguments = ["--warnings=w", "-l"].map(Path::new);
+            let arguments = [&arguments[..], &[&page]].concat();
+            let (shown, warned) = run_to_end("man", &arguments, &[("MANWIDTH", "100")])?;
+            ensure!(warned.is_empty(), "{name}: {warned}");
+            ensure!(
+                shown.contains("NAME") && shown.contains(name),
+                "{name}: {shown}"
+            );
+        }
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use grip_testkit::{FakeGitHub, Node, until};
 use serde_json::{Value, json};
 use std::io::Write as _;
 
-use crate::{BINARY, watch::scene::watching};
+use crate::{BINARY, EVERY_LINE, watch::scene::watching};
 
 /// Events of one hour in a file as gharchive.org has them.
 fn write_file(node: &Node, name: &str, events: &[Value]) -> Result<PathBuf> {
@@ -111,5 +111,20 @@ async fn a_reader_that_is_killed_goes_on_beside_the_running_node() -> Result<()>
         kept().await.filter(|kept| *kept == EVENTS)
     })
     .await?;
+    let mut reextract = node.command(&["ingest", "reextract"]);
+    let read = reextract.env("GRIPFAST_FAULT", EVERY_LINE).output().await?;
+    let said = String::from_utf8_lossy(&read.stderr).into_owned();
+    ensure!(read.status.success(), "{said}");
+    let last = said.lines().last().unwrap_or_default();
+    let all = EVENTS;
+    ensure!(
+        last == format!("reextract: {all} of {all}, 0s left"),
+        "{said}"
+    );
+    let said = String::from_utf8_lossy(&read.stdout).into_owned();
+    ensure!(
+        said == format!("read {all} rows again, 0 unreadable\n"),
+        "{said}"
+    );
     Ok(())
 }
