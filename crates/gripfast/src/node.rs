@@ -16,6 +16,7 @@ mod identity;
 pub(crate) mod import;
 mod index;
 mod lock;
+mod object_store;
 mod peers;
 mod reload;
 mod resolve;
