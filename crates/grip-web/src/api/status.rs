@@ -13,7 +13,7 @@ use crate::{
     RelayHealth,
     app::App,
     error::WebError,
-    probes::condition,
+    probes::Condition,
     request_context::{HttpResult, RequestContext},
     restricted,
 };
@@ -32,7 +32,7 @@ pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
     };
     let stats = web.grasp.stats();
     let held = stats.purgatory;
-    let condition = condition(app);
+    let condition = Condition::of(&web.readiness, &web.sync, &web.grasp);
     let status = NodeStatus {
         version: web.build.version.to_owned(),
         commit: web.build.commit.map(str::to_owned),
