@@ -217,6 +217,11 @@ impl Components {
         )
     }
 
+    /// What every event passes through.
+    pub(crate) fn relay(&self) -> Relay {
+        self.relay.clone()
+    }
+
     /// Waits until a component ends that should not, and returns the reason.
     pub(crate) async fn failed(&mut self) -> String {
         tokio::select! {
