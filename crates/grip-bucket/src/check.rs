@@ -3,6 +3,8 @@
 use futures_util::future::try_join_all;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, path::Path};
 
+use crate::words::cause;
+
 /// Puts of one name that race.
 const RACERS: usize = 8;
 /// Races, each for a name of its own: a store that loses does not lose every time.
@@ -12,8 +14,9 @@ const RACES: usize = 3;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckError {
-    #[error("writing to the object store or reading from it fails")]
-    Store(#[from] object_store::Error),
+    /// The cause is translated: what the library says is for nobody.
+    #[error("{0}")]
+    Store(String),
     #[error(
         "{winners} of {RACERS} create-only puts of one name succeeded in the object store: one \
          overwrote the other. Use a store that does conditional writes (If-None-Match) one after the \
@@ -27,6 +30,12 @@ pub enum CheckError {
     NoneTaken,
     #[error("the object store lost what it acknowledged, or gave back something else")]
     Lost,
+}
+
+impl From<object_store::Error> for CheckError {
+    fn from(error: object_store::Error) -> Self {
+        Self::Store(cause(&error))
+    }
 }
 
 /// Lets several create-only puts of one name race, and sees that one of them wins and is kept.

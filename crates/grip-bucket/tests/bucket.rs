@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use futures_util::stream::BoxStream;
-use grip_bucket::{CheckError, OpenError, check, open};
-use grip_testkit::S3Server;
+use grip_bucket::{CheckError, OpenError, check, in_words, open};
+use grip_testkit::{ReservedPort, S3Fault, S3Server};
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
@@ -176,5 +176,54 @@ async fn a_real_server_that_loses_a_race_is_refused() {
     assert!(
         matches!(error, CheckError::Overwritten { winners: 2.. }),
         "{error}"
+    );
+}
+
+/// What is printed of the failure of one read at an endpoint, with this secret.
+async fn said(server: &S3Server, endpoint: &str, secret: &str) -> String {
+    let builder = AmazonS3Builder::new()
+        .with_url(server.place())
+        .with_endpoint(endpoint)
+        .with_allow_http(true)
+        .with_region("us-east-1")
+        .with_access_key_id(S3Server::KEYS.0)
+        .with_secret_access_key(secret);
+    let url = server.place().parse().expect("a URL");
+    let store = grip_bucket::s3(builder, &url).expect("a store");
+    let read = store.get(&Path::from("pack")).await;
+    // As it reaches the log: inside of errors of others.
+    in_words(&std::io::Error::other(read.expect_err("it fails")))
+}
+
+#[tokio::test]
+async fn failures_of_a_store_are_named_by_their_causes() {
+    let server = S3Server::start().await.unwrap();
+    let (endpoint, secret) = (server.endpoint(), S3Server::KEYS.1);
+    let port = ReservedPort::new().unwrap();
+    let (closed, tls) = (
+        format!("http://127.0.0.1:{}", port.number()),
+        endpoint.replace("http:", "https:"),
+    );
+    let (missing, denied, refused, unknown, tls) = tokio::join!(
+        said(&server, &endpoint, secret),
+        said(&server, &endpoint, "wrong"),
+        said(&server, &closed, secret),
+        said(&server, "http://store.invalid", secret),
+        said(&server, &tls, secret),
+    );
+    assert_eq!(missing, "the object store has no packs/pack");
+    assert!(
+        denied.starts_with("the object store refuses the credentials"),
+        "{denied}"
+    );
+    let away = "the object store cannot be reached: ";
+    assert_eq!(refused, format!("{away}the connection was refused"));
+    assert_eq!(unknown, format!("{away}its name cannot be resolved (DNS)"));
+    assert_eq!(tls, format!("{away}the TLS handshake failed"));
+    server.fault(Some(S3Fault::Unavailable));
+    let unavailable = said(&server, &endpoint, secret).await;
+    assert!(
+        unavailable.starts_with("the object store failed: ") && unavailable.contains("503"),
+        "{unavailable}"
     );
 }

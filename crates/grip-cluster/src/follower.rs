@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
 use grip_git::{Applied, LoggedChange, PackFile, RefUpdateError, Repositories};
 use grip_store::{EventStore, StoreError};
 use grip_tasks::{CancellationToken, TaskGroup, fault};
-use grip_types::{ErrorChain, Identifier};
+use grip_types::Identifier;
 use tokio::{
     runtime::Handle,
     sync::{Mutex, watch},
@@ -327,5 +327,5 @@ impl Shared {
 
 /// The error with all its causes.
 fn chain(error: &FollowError) -> String {
-    ErrorChain(error).to_string()
+    grip_bucket::in_words(error)
 }

@@ -5,7 +5,6 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use grip_git::{CachedFrom, PackFile, PackSource, Repositories};
 use grip_tasks::{CancellationToken, TaskGroup};
-use grip_types::ErrorChain;
 use tokio::{
     runtime::Handle,
     task::block_in_place,
@@ -96,7 +95,7 @@ async fn fetch_all(repositories: &Repositories, group: &TaskGroup) -> bool {
         match warming.await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                let error = ErrorChain(&error).to_string();
+                let error = grip_bucket::in_words(&error);
                 tracing::warn!(%identifier, error, "failed to fetch packs; trying again");
                 is_whole = false;
                 sleep(RETRY_DELAY).await;
@@ -116,7 +115,7 @@ async fn refresh_all(repositories: &Repositories, group: &TaskGroup) -> bool {
         match refreshing.await {
             Ok(Ok(is_done)) => is_whole &= is_done,
             Ok(Err(error)) => {
-                let error = ErrorChain(&error).to_string();
+                let error = grip_bucket::in_words(&error);
                 tracing::warn!(%identifier, error, "failed to replace packs; trying again");
                 is_whole = false;
             }

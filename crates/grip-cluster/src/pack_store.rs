@@ -16,7 +16,6 @@ use futures_util::{Stream, TryStreamExt as _, future};
 use grip_bucket::{CheckError, OpenError};
 use grip_git::{CacheCounter, CacheUse, PackFile};
 use grip_tasks::JoinHandle;
-use grip_types::ErrorChain;
 use object_store::{
     Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, WriteMultipart, path::Path,
 };
@@ -64,6 +63,12 @@ impl PackStore {
     /// Sees that the store keeps what it acknowledges, and lets nobody overwrite it.
     pub async fn check(&self) -> Result<(), CheckError> {
         grip_bucket::check(&*self.store).await
+    }
+
+    /// Why the store does not answer; none where it does. It is asked for an object that nobody puts.
+    pub async fn failure(&self) -> Option<String> {
+        let looked = self.has(&Path::from("check/look"), 0).await;
+        looked.err().map(|error| grip_bucket::in_words(&error))
     }
 
     /// Puts a file there, unless it is there in this generation; durable on return.
@@ -235,8 +240,8 @@ async fn send_pieces(upload: &mut WriteMultipart, path: &FilePath) -> Result<(),
 /// What a pusher is told; the log has the cause.
 fn not_stored(path: &FilePath, error: Error) -> io::Error {
     let file = path.file_name().unwrap_or_default().display();
-    let chain = ErrorChain(&error);
-    tracing::warn!(%file, error = %chain, "failed to store a pack for the cluster");
+    let error = grip_bucket::in_words(&error);
+    tracing::warn!(%file, error, "failed to store a pack for the cluster");
     io::Error::other(
         "the object store of the cluster does not take packs at the moment: push again later",
     )

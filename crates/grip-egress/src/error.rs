@@ -130,7 +130,7 @@ impl Fault {
     pub(crate) fn new(error: reqwest::Error) -> Self {
         let error = error.without_url();
         Self {
-            kind: FaultKind::of(&error),
+            kind: FaultKind::of(&error).unwrap_or(FaultKind::Other),
             source: error.into(),
         }
     }
@@ -153,18 +153,22 @@ impl Fault {
 }
 
 impl FaultKind {
-    fn of(error: &reqwest::Error) -> Self {
-        if error.is_dns() {
-            return Self::Dns;
-        }
-        let mut next: Option<&(dyn Error + 'static)> = Some(error);
-        let mut found = None;
+    /// Finds what an error or its causes say that came from an HTTP client, whatever it is wrapped in;
+    /// none where they say none of these.
+    pub fn of(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut next = Some(error);
+        let (mut found, mut timed_out) = (None, None);
         while let Some(error) = next {
+            if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+                if error.is_dns() {
+                    return Some(Self::Dns);
+                }
+                timed_out = error.is_timeout().then_some(Self::TimedOut).or(timed_out);
+            }
             found = Self::in_cause(error).or(found);
             next = error.source();
         }
-        let timed_out = error.is_timeout().then_some(Self::TimedOut);
-        found.or(timed_out).unwrap_or(Self::Other)
+        found.or(timed_out)
     }
 
     /// What one error of a chain says by itself.

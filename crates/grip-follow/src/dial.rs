@@ -95,6 +95,49 @@ impl DialError {
     }
 }
 
+/// What somebody can do who reads that a relay is not reached.
+pub(crate) const AGAIN: &str = "nothing to do here if it comes back: it is dialled again by itself; else announce another relay";
+pub(crate) const ANNOUNCE: &str = "announce another relay: nothing is to be had from this one";
+
+impl DialError {
+    pub(crate) fn next_step(&self) -> &'static str {
+        match self {
+            Self::Forbidden(forbidden) | Self::Egress(EgressError::Forbidden(forbidden)) => {
+                match forbidden {
+                    Forbidden::Address { .. } | Forbidden::Name { .. } => {
+                        "announce a relay at a public host; for those of your own network set \
+                         sync_allow_non_global_targets"
+                    }
+                    _ => ANNOUNCE,
+                }
+            }
+            Self::Egress(EgressError::Unreachable { source, .. }) => match source.kind() {
+                FaultKind::Dns => {
+                    "correct the host name in the announcements, or the DNS of this machine"
+                }
+                FaultKind::Tls | FaultKind::Certificate => {
+                    "have that relay renew its certificate, or announce another"
+                }
+                FaultKind::NoRoute => "check the network of this machine",
+                _ => AGAIN,
+            },
+            Self::Egress(EgressError::Unusable(_)) => ANNOUNCE,
+            Self::Egress(EgressError::Status { status, .. })
+                if !status.is_server_error() && status.as_u16() != 429 =>
+            {
+                "correct the URL in the announcements: what answers there is no relay for this node"
+            }
+            Self::Private | Self::Public => {
+                "nothing to do here: public and private services do not follow each other"
+            }
+            Self::NotLetIn(_) => {
+                "have an announcement that it serves list this node; it is asked again by itself"
+            }
+            Self::Throttled(_) | Self::Egress(_) => AGAIN,
+        }
+    }
+}
+
 impl Dialler {
     pub(crate) fn new(
         egress: Egress,

@@ -67,6 +67,9 @@ pub struct RelayStatus {
     /// When it is dialled next, where it is not connected.
     pub next_attempt: Option<i64>,
     pub last_error: Option<String>,
+    /// What to do about it; empty while it is connected.
+    #[serde(default)]
+    pub next_step: String,
     pub repositories: usize,
     pub subscriptions: usize,
     pub subscription_limit: usize,
@@ -88,10 +91,18 @@ pub struct RelayStatus {
     pub bytes_sent: u64,
 }
 
+/// Why a relay is not reached, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) reason: String,
+    pub(crate) next_step: &'static str,
+}
+
 /// What a worker knows beside its memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    pub(crate) last_error: Option<String>,
+    /// Why it is not reached, if it is not.
+    pub(crate) failure: Option<Failure>,
     pub(crate) repositories: usize,
     pub(crate) session: Option<SessionStatus>,
     pub(crate) received: u64,
@@ -198,6 +209,7 @@ fn status(relay: &RelayUrl, memory: &Memory, report: &Report, now: u64) -> Relay
     let (health, progress) = (&memory.health, &memory.progress);
     let session = report.session.unwrap_or_default();
     let is_connected = health.is_connected();
+    let failure = report.failure.as_ref();
     RelayStatus {
         relay: relay.clone(),
         health: if !is_connected && health.is_dead(now) {
@@ -215,7 +227,8 @@ fn status(relay: &RelayUrl, memory: &Memory, report: &Report, now: u64) -> Relay
         },
         since: health.since().map(millis),
         next_attempt: (!is_connected).then(|| millis(health.next_dial().max(now))),
-        last_error: report.last_error.clone(),
+        last_error: failure.map(|failure| failure.reason.clone()),
+        next_step: failure.map_or("", |failure| failure.next_step).to_owned(),
         repositories: report.repositories,
         subscriptions: session.subscriptions,
         subscription_limit: session.budget,

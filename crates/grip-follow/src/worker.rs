@@ -17,7 +17,7 @@ use tokio::{
 use crate::{
     Options, PrivatePeers, RelayUrl, RemoteRefs,
     connection::{Connection, Ending},
-    dial::{DialError, Dialler},
+    dial::{AGAIN, ANNOUNCE, DialError, Dialler},
     health::Loss,
     intake::Intake,
     memory::{Memories, Memory},
@@ -25,7 +25,7 @@ use crate::{
     relay_permits::RelayPermits,
     replication::Replication,
     session::{Now, Session, SessionStatus},
-    status::{Board, Report},
+    status::{Board, Failure, Report},
 };
 
 /// What all workers share.
@@ -123,7 +123,7 @@ impl Worker {
                 };
                 self.memory.health.connected(now.unix);
                 self.memory.is_private = false;
-                self.report.last_error = None;
+                self.report.failure = None;
                 let plan = Arc::clone(&plans.borrow());
                 let progress = std::mem::take(&mut self.memory.progress);
                 let uses_nip77 = shared.options.uses_nip77;
@@ -136,13 +136,15 @@ impl Worker {
         };
         shared.board.dials_failed.fetch_add(1, Ordering::Relaxed);
         self.memory.is_private |= matches!(error, DialError::Private);
-        let text = grip_types::ErrorChain(&error).to_string();
-        tracing::debug!(relay = %self.relay, error = text, "failed to dial relay");
+        let failure = Failure {
+            reason: grip_types::ErrorChain(&error).to_string(),
+            next_step: error.next_step(),
+        };
         match error.loss() {
-            Ok(loss) => self.lost(loss, text).await,
+            Ok(loss) => self.lost(loss, failure).await,
             Err(wait) => {
                 self.memory.health.put_off(wait, unix());
-                self.report.last_error = Some(text);
+                self.note(failure);
             }
         }
         None
@@ -170,25 +172,44 @@ impl Worker {
         };
         let ending = connection.run().await;
         match ending {
-            Ending::Lost(why) => self.lost(Loss::Failed, why.to_owned()).await,
+            Ending::Lost(why) => {
+                let failure = Failure {
+                    reason: why.to_owned(),
+                    next_step: AGAIN,
+                };
+                self.lost(Loss::Failed, failure).await;
+            }
             Ending::Hostile => {
-                let why = "it sends forged events and such as were not asked for";
-                self.lost(Loss::Faulty, why.to_owned()).await;
+                let failure = Failure {
+                    reason: "it sends forged events and such as were not asked for".to_owned(),
+                    next_step: ANNOUNCE,
+                };
+                self.lost(Loss::Faulty, failure).await;
             }
             Ending::Dropped => {}
         }
         ending
     }
 
-    async fn lost(&mut self, loss: Loss, why: String) {
+    async fn lost(&mut self, loss: Loss, failure: Failure) {
         let now = unix();
         self.memory
             .health
             .lost(loss, &self.shared.options.backoff, now);
-        let next = self.memory.health.wait(now);
-        tracing::info!(relay = %self.relay, why, ?next, "relay is not reached");
-        self.report.last_error = Some(why);
+        self.note(failure);
         self.save().await;
+    }
+
+    /// Keeps why the relay is not reached; it is logged when it changes, not at each dial.
+    fn note(&mut self, failure: Failure) {
+        let next = self.memory.health.wait(unix());
+        let Failure { reason, next_step } = &failure;
+        if self.report.failure.as_ref() == Some(&failure) {
+            tracing::debug!(relay = %self.relay, reason, ?next, "relay is still not reached");
+        } else {
+            tracing::info!(relay = %self.relay, reason, next_step, ?next, "relay is not reached");
+        }
+        self.report.failure = Some(failure);
     }
 
     pub(crate) fn show(&self, session: Option<SessionStatus>) {

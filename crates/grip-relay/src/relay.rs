@@ -8,7 +8,7 @@ use grip_tasks::{TaskGroup, fault};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
-    Access, CommitLog, Frame, Limits, Peer, Share, Stats, WritePolicy, Writer,
+    Access, CommitLog, Frame, Limits, Peer, Share, Stats, WriteError, WritePolicy, Writer,
     in_flight::InFlight,
     quota::Quota,
     rate_limits::{AddressRates, BytesPerHour},
@@ -151,6 +151,12 @@ impl Relay {
     /// Resolves with the reason when nothing can be stored any more; see [`Writer::failed`].
     pub async fn failed(&self) -> String {
         self.shared.writer.failed().await
+    }
+
+    /// Returns as soon as the writer has come round to this request, after those before it; never if it
+    /// is stuck.
+    pub async fn probe(&self) -> Result<(), WriteError> {
+        self.shared.writer.probe().await
     }
 
     /// Writes the event store again without its free pages, while it is used; goes on to its end

@@ -90,6 +90,10 @@ enum Job {
         change: Box<Change>,
         reply: oneshot::Sender<Result<Vec<Put>, WriteError>>,
     },
+    /// Shows that requests are taken and answered.
+    Probe {
+        reply: oneshot::Sender<()>,
+    },
     Stop {
         reply: oneshot::Sender<()>,
     },
@@ -170,6 +174,12 @@ impl Writer {
         self.ask(job, answer).await
     }
 
+    /// Returns as soon as the thread has come round to this request: it is not stuck.
+    pub(crate) async fn probe(&self) -> Result<(), WriteError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Probe { reply }, answer).await
+    }
+
     /// Ends the thread after what is queued now. Later requests get [`WriteError::Stopped`].
     pub(crate) async fn stop(&self) {
         let (reply, ended) = oneshot::channel();
@@ -204,9 +214,11 @@ impl Job {
     fn network(&self) -> Option<ClientNetwork> {
         match self {
             Self::Judge { network, .. } => *network,
-            Self::Save { .. } | Self::Remove { .. } | Self::Change { .. } | Self::Stop { .. } => {
-                None
-            }
+            Self::Save { .. }
+            | Self::Remove { .. }
+            | Self::Change { .. }
+            | Self::Probe { .. }
+            | Self::Stop { .. } => None,
         }
     }
 
@@ -216,7 +228,7 @@ impl Job {
             Self::Judge { events, .. } | Self::Save { events, .. } => events.len().max(1),
             Self::Change { events, .. } => events.len().max(1),
             Self::Remove { ids, .. } => ids.len().max(1),
-            Self::Stop { .. } => 1,
+            Self::Probe { .. } | Self::Stop { .. } => 1,
         }
     }
 
@@ -230,7 +242,7 @@ impl Job {
             Self::Save { events, .. } => vec![Operation::Save(events)],
             Self::Remove { ids, .. } => vec![Operation::Remove(ids)],
             Self::Change { events, change, .. } => vec![Operation::Change(events, &**change)],
-            Self::Stop { .. } => Vec::new(),
+            Self::Probe { .. } | Self::Stop { .. } => Vec::new(),
         }
     }
 
@@ -249,7 +261,7 @@ impl Job {
                 let outcome = outcomes.next().expect("one operation, one outcome");
                 let _ = reply.send(outcome.into_puts().map(drop));
             }
-            Self::Stop { reply } => drop(reply.send(())),
+            Self::Probe { reply } | Self::Stop { reply } => drop(reply.send(())),
         }
     }
 }
@@ -272,6 +284,7 @@ impl Thread {
                 };
                 waiting.push(first);
             }
+            fault::point("relay.writer");
             if fault::fails("relay.writer") {
                 return;
             }
@@ -310,10 +323,14 @@ impl Thread {
 
     fn serve(&self, group: Vec<Job>) {
         let operations: Vec<Operation<'_>> = group.iter().flat_map(Job::operations).collect();
-        let outcomes = match self.commit(&operations) {
-            Ok(outcomes) => outcomes,
-            Err(error) if operations.len() == 1 => vec![Outcome::Failed(error)],
-            Err(_) => self.commit_singly(&operations),
+        let outcomes = if operations.is_empty() {
+            Vec::new()
+        } else {
+            match self.commit(&operations) {
+                Ok(outcomes) => outcomes,
+                Err(error) if operations.len() == 1 => vec![Outcome::Failed(error)],
+                Err(_) => self.commit_singly(&operations),
+            }
         };
         drop(operations);
         let mut outcomes = outcomes.into_iter();

@@ -7,7 +7,7 @@ use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use grip_purgatory::{AttemptEnd, NextSync, SyncContext};
-use grip_tasks::TaskGroup;
+use grip_tasks::{TaskGroup, fault};
 use grip_types::Identifier;
 use tokio::{
     select,
@@ -39,6 +39,9 @@ pub(crate) async fn start_attempts<C: SyncContext, F: Fetch>(
         let mut changes = engine.context.sync_changes();
         loop {
             let task = engine.tasks.attempt().await;
+            if fault::fails("sync.attempts") {
+                pending::<()>().await;
+            }
             // Before looking, so that no change falls in between.
             changes.borrow_and_update();
             let rest = match engine.context.begin_sync() {

@@ -72,6 +72,7 @@ impl App {
             relay: web.relay.clone(),
             grasp: web.grasp.clone(),
             sync: web.sync.clone(),
+            readiness: web.readiness.clone(),
             resolver: web.resolve.as_ref().map(|resolve| resolve.resolver.clone()),
             samples: Arc::clone(&samples),
             domains: Domains::default(),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use grip_grasp::Grasp;
 use http::{Response, StatusCode, header};
 use serde_json::json;
 
 use crate::{
+    Readiness, SyncHandle,
     api::types::{ReadyAnswer, VersionFacts},
-    app::App,
     body::Body,
     error::WebError,
     metrics::unix_now_ms,
@@ -16,6 +17,15 @@ use crate::{
     restricted,
 };
 
+/// Parts that something may be wrong with while the node runs, as metrics name them.
+const PARTS: [&str; 6] = [
+    "database",
+    "disk",
+    "object_store",
+    "redis",
+    "repositories",
+    "sync",
+];
 /// Damaged repositories that are named.
 const NAMED_DAMAGED: usize = 5;
 /// How long the next attempt may be overdue while none is under way.
@@ -36,7 +46,7 @@ pub(crate) fn ready(cx: &RequestContext<'_>) -> HttpResult {
     let Condition {
         missing,
         mut degraded,
-    } = condition(cx.app);
+    } = Condition::of(&web.readiness, &web.sync, &web.grasp);
     let (ready, status) = match missing.len() {
         0 => (true, StatusCode::OK),
         _ => (false, StatusCode::SERVICE_UNAVAILABLE),
@@ -63,32 +73,39 @@ pub(crate) struct Condition {
     pub(crate) degraded: BTreeMap<String, String>,
 }
 
-pub(crate) fn condition(app: &App) -> Condition {
-    let web = &app.web;
-    let named = |(part, why): (&'static str, String)| (part.to_owned(), why);
-    let redis = web.sync.backend().and_then(|backend| backend.warning());
-    let found = [
-        ("redis", redis),
-        ("repositories", damaged(app)),
-        ("sync", stalled(app)),
-    ];
-    let found = found
-        .into_iter()
-        .filter_map(|(part, why)| Some((part, why?)));
-    let noted = web.readiness.degraded().into_iter();
-    Condition {
-        missing: web.readiness.missing().into_iter().map(named).collect(),
-        degraded: noted.chain(found).map(named).collect(),
+impl Condition {
+    pub(crate) fn of(readiness: &Readiness, sync: &SyncHandle, grasp: &Grasp) -> Self {
+        let named = |(part, why): (&'static str, String)| (part.to_owned(), why);
+        let redis = sync.backend().and_then(|backend| backend.warning());
+        let found = [
+            ("redis", redis),
+            ("repositories", damaged(grasp)),
+            ("sync", stalled(sync, grasp)),
+        ];
+        let found = found
+            .into_iter()
+            .filter_map(|(part, why)| Some((part, why?)));
+        let noted = readiness.degraded().into_iter();
+        Self {
+            missing: readiness.missing().into_iter().map(named).collect(),
+            degraded: noted.chain(found).map(named).collect(),
+        }
+    }
+
+    /// The parts that are watched, each with whether something is wrong with it.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let has = |part| self.missing.contains_key(part) || self.degraded.contains_key(part);
+        PARTS.into_iter().map(move |part| (part, has(part)))
     }
 }
 
 /// Says for how long data should have been looked for, where nothing is.
-fn stalled(app: &App) -> Option<String> {
-    let report = app.web.sync.get()?;
+fn stalled(sync: &SyncHandle, grasp: &Grasp) -> Option<String> {
+    let report = sync.get()?;
     if report.totals().running > 0 {
         return None;
     }
-    let (identifier, next) = app.web.grasp.sync_queue(1).pop()?;
+    let (identifier, next) = grasp.sync_queue(1).pop()?;
     let minutes = (unix_now_ms() - next.next_attempt.get()) / 60_000;
     (minutes >= STALLED_MINUTES).then(|| {
         format!(
@@ -99,8 +116,8 @@ fn stalled(app: &App) -> Option<String> {
 }
 
 /// The damaged repositories, the first few by name.
-fn damaged(app: &App) -> Option<String> {
-    let damaged = app.web.grasp.damaged();
+fn damaged(grasp: &Grasp) -> Option<String> {
+    let damaged = grasp.damaged();
     let named = damaged.iter().take(NAMED_DAMAGED);
     let named: Vec<_> = named.map(|(addr, why)| format!("{addr} ({why})")).collect();
     let more = damaged.len() - named.len();

@@ -16,6 +16,7 @@ mod identity;
 pub(crate) mod import;
 mod index;
 mod lock;
+mod object_store;
 mod peers;
 mod reload;
 mod resolve;
@@ -25,10 +26,11 @@ mod sync;
 mod systemd;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 pub(crate) use self::lock::{DirLock, LockError, is_data_dir};
 use anyhow::{Context as _, bail};
+use grip_relay::Relay;
 use rustix::{fs::Mode, process::umask};
 
 use self::{
@@ -138,6 +140,17 @@ async fn serve(
     .await
 }
 
+/// Tells the service manager again and again that the node lives: that its writer answers. One that is
+/// stuck keeps it silent, and is ended.
+async fn report(service_manager: &ServiceManager, relay: &Relay) -> Infallible {
+    loop {
+        service_manager.report_due().await;
+        if relay.probe().await.is_ok() {
+            service_manager.alive();
+        }
+    }
+}
+
 struct Node {
     flags: Flags,
     loaded: Loaded,
@@ -148,6 +161,7 @@ struct Node {
 
 impl Node {
     async fn supervise(mut self, signals: &mut Signals) -> anyhow::Result<()> {
+        let relay = self.components.relay();
         let failure = loop {
             tokio::select! {
                 action = signals.next() => match action {
@@ -157,7 +171,7 @@ impl Node {
                         break None;
                     }
                 },
-                () = self.service_manager.report_due() => self.service_manager.alive(),
+                never = report(&self.service_manager, &relay) => match never {},
                 reason = self.components.failed() => {
                     tracing::error!(%reason, "component failed, stopping the node");
                     break Some(reason);

@@ -1,5 +1,7 @@
 //! The condition of the node: what is served, waits and fails, and how full it is.
 
+use std::collections::BTreeSet;
+
 use grip_git::Disk;
 use grip_index::Reader;
 use grip_limits::BreakerState;
@@ -7,16 +9,21 @@ use http::StatusCode;
 
 use super::{
     json,
-    types::{DiskStatus, JobTotals, NodeStatus, StoreStatus, SyncSummary},
+    types::{DiskStatus, Failing, JobTotals, NodeStatus, StoreStatus, SyncSummary},
 };
 use crate::{
     RelayHealth,
     app::App,
     error::WebError,
-    probes::condition,
+    probes::Condition,
     request_context::{HttpResult, RequestContext},
     restricted,
 };
+
+/// Recent attempts that are looked through for those that failed.
+const ATTEMPTS_LOOKED_AT: usize = 200;
+/// Hosts and relays that are named each.
+const MAX_NAMED: usize = 3;
 
 /// The state of the node, on one screen.
 pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
@@ -32,7 +39,7 @@ pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
     };
     let stats = web.grasp.stats();
     let held = stats.purgatory;
-    let condition = condition(app);
+    let condition = Condition::of(&web.readiness, &web.sync, &web.grasp);
     let status = NodeStatus {
         version: web.build.version.to_owned(),
         commit: web.build.commit.map(str::to_owned),
@@ -48,7 +55,7 @@ pub(crate) async fn status(cx: &RequestContext<'_>) -> HttpResult {
         waiting: (held.announcements + held.states + held.prs) as u64,
         wanted: held.wanted as u64,
         oldest_wait_seconds: stats.oldest_wait.map(|wait| wait.as_secs()),
-        sync: sync(app),
+        sync: sync(app, cx.is_operator()),
         jobs: jobs(app, restricted::reader(cx)).await,
         refused: stats
             .refused
@@ -80,11 +87,28 @@ async fn places(app: &App) -> Result<(Vec<DiskStatus>, StoreStatus), WebError> {
     Ok((disks.into_iter().map(disk).collect(), store))
 }
 
-fn sync(app: &App) -> SyncSummary {
+fn sync(app: &App, is_operator: bool) -> SyncSummary {
     let sync = &app.web.sync;
     let (relays, hosts) = (sync.relays(), sync.hosts());
     let is_failing = |health: RelayHealth| health != RelayHealth::Healthy;
+    let fetches = failed_fetches(app);
+    let fetches_failing = fetches.len() as u64;
+    let failing = if is_operator {
+        let relays = relays.iter().filter_map(|relay| {
+            Some(Failing {
+                url: relay.relay.to_string(),
+                reason: relay.last_error.clone()?,
+                next_step: relay.next_step.clone(),
+            })
+        });
+        let fetches = fetches.into_iter().take(MAX_NAMED);
+        fetches.chain(relays.take(MAX_NAMED)).collect()
+    } else {
+        Vec::new()
+    };
     SyncSummary {
+        fetches_failing,
+        failing,
         enabled: sync.get().is_some(),
         queue_length: app.web.grasp.sync_queue_len() as u64,
         running: sync
@@ -98,6 +122,29 @@ fn sync(app: &App) -> SyncSummary {
             .filter(|h| h.breaker != BreakerState::Closed)
             .count() as u64,
     }
+}
+
+/// The newest attempt for each repository that is waited for, where it failed.
+fn failed_fetches(app: &App) -> Vec<Failing> {
+    let sync = app.web.sync.get();
+    let recent = sync.map(|report| report.recent(ATTEMPTS_LOOKED_AT));
+    let mut seen = BTreeSet::new();
+    let mut failed = Vec::new();
+    for attempt in recent.unwrap_or_default() {
+        // That a URL is left alone is a consequence, and has no next step.
+        let is_attempt = attempt.is_success || !attempt.next_step.is_empty();
+        if !is_attempt || !seen.insert(attempt.identifier.clone()) || attempt.is_success {
+            continue;
+        }
+        if app.web.grasp.sync_entry(&attempt.identifier).is_some() {
+            failed.push(Failing {
+                url: attempt.url,
+                reason: attempt.outcome,
+                next_step: attempt.next_step,
+            });
+        }
+    }
+    failed
 }
 
 async fn jobs(app: &App, reader: Reader) -> JobTotals {

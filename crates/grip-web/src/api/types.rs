@@ -69,6 +69,19 @@ pub struct SyncSummary {
     pub relays_failing: u64,
     pub hosts: u64,
     pub hosts_failing: u64,
+    /// Repositories whose data is waited for and whose newest attempt failed.
+    pub fetches_failing: u64,
+    /// The first few of what fails, each with its cause; shown to the operator alone.
+    pub failing: Vec<Failing>,
+}
+
+/// A host or relay that does not give what it is asked for.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
+#[serde(default)]
+pub struct Failing {
+    pub url: String,
+    pub reason: String,
+    pub next_step: String,
 }
 
 /// Jobs of the work queue, of all kinds.

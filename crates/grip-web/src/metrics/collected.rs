@@ -17,8 +17,9 @@ use tokio::time::Instant;
 
 use super::{DatabaseSamples, Domains};
 use crate::{
-    SyncHandle,
+    Readiness, SyncHandle,
     limits::{Class, Limits},
+    probes::Condition,
 };
 
 /// Where the numbers come from.
@@ -29,6 +30,7 @@ pub(crate) struct Collected {
     pub(crate) relay: Relay,
     pub(crate) grasp: Grasp,
     pub(crate) sync: SyncHandle,
+    pub(crate) readiness: Readiness,
     pub(crate) resolver: Option<Resolver>,
     pub(crate) samples: Arc<DatabaseSamples>,
     pub(crate) domains: Domains,
@@ -67,6 +69,9 @@ impl Collector for ForReader {
 impl Collected {
     fn encode_edge(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let in_flight = |class: &Class| (class.label(), self.limits.in_flight(*class) as u64);
+        let condition = Condition::of(&self.readiness, &self.sync, &self.grasp);
+        let parts = condition.parts().map(|(part, is_degraded)| (part, u64::from(is_degraded)));
+        gauges(out, "degraded", "Parts that are missing or do not work as they were meant to, as /readyz names them; 0 for those that do", "part", parts)?;
         gauge(out, "ngit_uptime_seconds", "Seconds since the start", self.started.elapsed().as_secs())?;
         gauge(out, "connections_open", "Open connections of any kind", self.limits.open_connections() as u64)?;
         gauges(out, "requests_in_flight", "Requests under way by the pool they count in", "route", Class::ALL.iter().map(in_flight))

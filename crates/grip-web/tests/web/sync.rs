@@ -69,6 +69,7 @@ impl SyncReport for Figures {
             since: Some(1_000),
             next_attempt: Some(2_000),
             last_error: Some("the connection broke".to_owned()),
+            next_step: "announce another relay".to_owned(),
             repositories: 3,
             subscriptions: 0,
             subscription_limit: 20,

@@ -39,6 +39,7 @@ use super::{
     components::{BACKLOG, bind, open},
     database,
     identity::Identity,
+    object_store,
     signals::Signals,
     systemd::ServiceManager,
 };
@@ -204,6 +205,7 @@ impl Joined {
             maintaining.maintain(stop).await;
         });
         keep_packs(settings, &self.repositories, &self.cache);
+        object_store::watch(&self.packs, &readiness, &self.back);
         // Who is alone leads at once; nobody is told to wait for that.
         if let Some(lease) = self.look(settings, &leader, &readiness).await? {
             return Ok(lease);

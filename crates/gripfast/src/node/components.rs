@@ -22,7 +22,7 @@ use super::{
     component_settings, database, disk, egress,
     github::Gateways,
     identity::Identity,
-    index, peers, resolve, service_identity, sync, watch,
+    index, object_store, peers, resolve, service_identity, sync, watch,
 };
 use crate::{
     admin_token,
@@ -85,6 +85,9 @@ impl Components {
         let readiness = Readiness::ready();
         database::watch(&db, &readiness, &back);
         disk::watch(&repositories, &readiness, &back);
+        if let Some(packs) = packs {
+            object_store::watch(packs, &readiness, &back);
+        }
         let queue = Queue::new(db.clone());
         let reclaimed = queue.reclaim().await;
         reclaimed.context("cannot reclaim the jobs of the last run")?;
@@ -212,6 +215,11 @@ impl Components {
         format!(
             "gripfast is ready at {url} — push a repository here with: ngit init --grasp-server {url}"
         )
+    }
+
+    /// What every event passes through.
+    pub(crate) fn relay(&self) -> Relay {
+        self.relay.clone()
     }
 
     /// Waits until a component ends that should not, and returns the reason.

@@ -78,6 +78,10 @@ pub(super) fn page(status: &NodeStatus) -> String {
     );
     line!(out, "fetches", "{}", fetches(status));
     line!(out, "fails", "{}", fails(status));
+    for one in &status.sync.failing {
+        let (url, reason) = (plain(&one.url), plain(&one.reason));
+        line!(out, "", "{url}: {reason}; {}", plain(&one.next_step));
+    }
     for disk in &status.disks {
         line!(out, "disk", "{}", self::disk(disk));
     }
@@ -106,6 +110,11 @@ fn fails(status: &NodeStatus) -> String {
     let found = [
         (jobs.dead, "dead job", "`gripfast queue ls --state dead`"),
         (sync.hosts_failing, "failing host", "`gripfast sync status`"),
+        (
+            sync.fetches_failing,
+            "failed download",
+            "`gripfast sync status`",
+        ),
         (
             sync.relays_failing,
             "failing relay",

@@ -101,11 +101,17 @@ fn relay_state(relay: &RelayStatus) -> &'static str {
 }
 
 fn note(relay: &RelayStatus, now: Now) -> String {
-    match (&relay.last_error, relay.next_attempt) {
-        (Some(error), Some(at)) => format!("{error}; next attempt {}", now.millis(at)),
-        (Some(error), None) => error.clone(),
-        (None, _) => String::new(),
+    let Some(error) = &relay.last_error else {
+        return String::new();
+    };
+    let mut note = error.clone();
+    if let Some(at) = relay.next_attempt {
+        let _ = write!(note, "; next attempt {}", now.millis(at));
     }
+    if !relay.next_step.is_empty() {
+        let _ = write!(note, "; next step: {}", relay.next_step);
+    }
+    note
 }
 
 fn hosts(status: &SyncStatus) -> Option<String> {

@@ -8,6 +8,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,6 +16,7 @@ use grip_testkit::{LocalProject, Node, WorkTree, git, until_true};
 use nostr::prelude::Event;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use crate::BINARY;
 
@@ -226,17 +228,45 @@ impl Gate {
     }
 }
 
+/// The events of the owner of a project, by kind.
+async fn events_of(node: &Node, project: &LocalProject) -> Result<Vec<Event>> {
+    let filter = json!({ "authors": [project.owner.hex()] });
+    let mut found = node.connect().await?.query(&[filter]).await?;
+    found.sort_by_key(|event| (event.kind, event.id));
+    Ok(found)
+}
+
 /// Of a repository that was pushed to meanwhile it has a moment: refs and events of that moment agree.
 async fn must_be_a_moment(scene: &Scene, busy: &LocalProject, other: &Node) -> Result<()> {
     other.run(&["check", "--full"]).await?;
     let refs = git::branches_and_tags(&busy.url(other)).await?;
-    let (tip, _) = refs.first().context("main is there")?;
+    let (_, tip) = refs.first().context("main is there")?;
     busy.tree
         .git(["merge-base", "--is-ancestor", tip, "main"])?;
     for project in &scene.served {
         let (ours, theirs) = (project.url(&scene.node), project.url(other));
         ensure!(git::ls_remote(&ours).await? == git::ls_remote(&theirs).await?);
     }
+    for project in scene.served.iter().chain([&scene.held]) {
+        let (ours, theirs) = (
+            events_of(&scene.node, project).await?,
+            events_of(other, project).await?,
+        );
+        ensure!(ours == theirs, "{}", project.identifier);
+    }
+    // Of what replaces each other it has one that was there before, and that says what the refs are.
+    let (now, then) = (
+        events_of(&scene.node, busy).await?,
+        events_of(other, busy).await?,
+    );
+    ensure!(now.len() == 2 && then.len() == 2, "{now:?} {then:?}");
+    ensure!(now[0] == then[0], "the announcement");
+    let main = then[1].tags.iter().find_map(|tag| match tag.as_slice() {
+        [name, tip] if name == "refs/heads/main" => Some(tip),
+        _ => None,
+    });
+    ensure!(main == Some(tip), "{then:?} {tip}");
+    ensure!(then[1].created_at <= now[1].created_at);
     scene.must_wait(other).await
 }
 
@@ -380,6 +410,38 @@ async fn a_backup_that_is_killed_goes_on_with_the_next() -> Result<()> {
     scene.must_agree(&other).await
 }
 
+/// What was laid out for it goes at the next start, and the next backup begins with what is stored.
+#[tokio::test]
+async fn a_backup_of_a_node_that_is_killed_is_none_and_the_next_one_is_whole() -> Result<()> {
+    let gate = Gate::new()?;
+    let mut scene = Scene::start_with(&[("GRIPFAST_FAULT", &gate.fault())]).await?;
+    let frozen = scene.node.data_dir().join("git/.frozen");
+    let place = scene.place();
+    let mut backing_up = scene.node.command(&["backup", &place]);
+    let backing_up = backing_up.output();
+    let killing = async {
+        let copies = frozen.join("events/data.mdb");
+        until_true("the backup is under way", || copies.exists()).await
+    };
+    tokio::pin!(backing_up);
+    tokio::select! {
+        ended = &mut backing_up => anyhow::bail!("it ended too soon: {ended:?}"),
+        waited = killing => waited?,
+    }
+    scene.node.kill();
+    let output = backing_up.await?;
+    ensure!(!output.status.success(), "{output:?}");
+    let none = scene.node.command(&["restore", &place]).output().await?;
+    ensure!(!none.status.success(), "there is no backup");
+    ensure!(frozen.exists());
+    fs::write(gate.go(), "")?;
+    scene.node.launch().await?;
+    ensure!(!frozen.exists(), "the start clears up");
+    scene.back_up().await?;
+    let other = scene.restored().await?;
+    scene.must_agree(&other).await
+}
+
 #[tokio::test]
 async fn a_restore_that_is_killed_is_no_node_until_it_was_run_again() -> Result<()> {
     let mut scene = Scene::start().await?;
@@ -393,12 +455,24 @@ async fn a_restore_that_is_killed_is_no_node_until_it_was_run_again() -> Result<
     scene.node.run(&["backup", &place]).await?;
 
     let mut other = Node::prepare(BINARY, &[])?;
-    let mut killed = other.command(&["restore", &place]);
-    killed.env("GRIPFAST_FAULT", "restore.file:9");
-    ensure!(
-        !killed.output().await?.status.success(),
-        "it died on the way"
-    );
+    // Each goes on where the one before died, at a file of its own choice or whenever it is hit.
+    for hits in [1, 4, 9] {
+        let mut killed = other.command(&["restore", &place]);
+        killed.env("GRIPFAST_FAULT", format!("restore.file:{hits}"));
+        ensure!(
+            !killed.output().await?.status.success(),
+            "it died on the way"
+        );
+    }
+    for patience in [5, 20, 40, 80].map(Duration::from_millis) {
+        let mut killed = other.command(&["restore", &place]);
+        // At the latest here.
+        killed.env("GRIPFAST_FAULT", "restore.file:12");
+        let mut killed = killed.spawn()?;
+        if timeout(patience, killed.wait()).await.is_err() {
+            killed.kill().await?;
+        }
+    }
     let refused = other.command(&["serve"]).output().await?;
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(

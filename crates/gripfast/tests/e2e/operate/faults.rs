@@ -10,7 +10,7 @@ mod starts;
 
 use std::{any::Any, fmt};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use grip_testkit::{Node, until_ok};
 
 /// Exit codes: a mistake in the configuration, and everything else.
@@ -22,6 +22,8 @@ pub(crate) struct Fault {
     name: &'static str,
     /// Where it is named, and with which words.
     seen: &'static [(View, &'static str)],
+    /// Why it is not named elsewhere.
+    silent: &'static [(&'static [View], &'static str)],
     /// The words of at least one view that say what to do.
     next_step: &'static str,
 }
@@ -34,6 +36,35 @@ pub(crate) enum View {
     Status,
     Selftest,
     Explain,
+}
+
+impl View {
+    const ALL: [Self; 5] = [
+        Self::Log,
+        Self::Readyz,
+        Self::Status,
+        Self::Selftest,
+        Self::Explain,
+    ];
+}
+
+impl Fault {
+    /// What each view shows, or why it shows nothing.
+    fn cells(&self) -> Result<Vec<String>> {
+        let cell_of = |view: View| {
+            let said = self.seen.iter().filter(|(it, _)| *it == view);
+            let said = said.map(|(_, words)| cell(words));
+            let silent = self.silent.iter().filter(|(of, _)| of.contains(&view));
+            let all: Vec<_> = said
+                .chain(silent.map(|(_, why)| format!("– {why}")))
+                .collect();
+            match &all[..] {
+                [one] => Ok(one.clone()),
+                _ => bail!("{}: {view} is described {} times", self.name, all.len()),
+            }
+        };
+        View::ALL.into_iter().map(cell_of).collect()
+    }
 }
 
 impl fmt::Display for View {
@@ -49,12 +80,17 @@ impl fmt::Display for View {
 }
 
 /// A table of faults and a test for each, which stages it by the function of the same name in
-/// `stage`.
+/// `stage`. A view that shows nothing stands behind a dash, with the reason.
 macro_rules! faults {
-    ($($stage:ident: $name:literal, $($view:ident $says:literal,)+ => $next:literal;)+) => {
+    ($($stage:ident: $name:literal,
+        $($view:ident $says:literal,)+
+        $(- $($silent:ident)+: $why:expr,)*
+        => $next:literal;
+    )+) => {
         pub(super) const FAULTS: &[super::Fault] = &[$(super::Fault {
             name: $name,
             seen: &[$((super::View::$view, $says)),+],
+            silent: &[$((&[$(super::View::$silent),+], $why)),*],
             next_step: $next,
         }),+];
 
@@ -171,18 +207,17 @@ fn the_documented_faults_are_those_that_are_staged() -> Result<()> {
     let mut text = format!(
         "# Faults and what is said of them\n\nMade from `crates/gripfast/tests/e2e/operate/faults/`: \
          each of these {count} faults is staged against the real binary, and the words below are read \
-         where the table says. [troubleshooting.md](troubleshooting.md) goes by symptom.\n"
+         where the table says; behind a dash stands why a place says nothing. \
+         [troubleshooting.md](troubleshooting.md) goes by symptom.\n"
     );
     for (title, faults) in groups {
         text += &format!(
-            "\n## {title}\n\n| fault | is named by | the next step it prints |\n|---|---|---|\n"
+            "\n## {title}\n\n| fault | {} | the next step it prints |\n{}|\n",
+            View::ALL.map(|view| view.to_string()).join(" | "),
+            "|---".repeat(View::ALL.len() + 2)
         );
         for fault in faults {
-            let seen = fault.seen.iter();
-            let seen: Vec<_> = seen
-                .map(|(view, words)| format!("{view}: {}", cell(words)))
-                .collect();
-            let (seen, next) = (seen.join("<br>"), cell(fault.next_step));
+            let (seen, next) = (fault.cells()?.join(" | "), cell(fault.next_step));
             text += &format!("| {} | {seen} | {next} |\n", fault.name);
         }
     }

@@ -12,7 +12,10 @@ use grip_testkit::{
     until_ok,
 };
 
-use crate::watch::scene::{deliver, push, watching};
+use crate::{
+    BINARY,
+    watch::scene::{deliver, push, watching},
+};
 
 /// What is known of one metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,6 +106,35 @@ async fn seen() -> Result<(Node, FakeGitHub, RedisServer, RemoteHost)> {
     })
     .await?;
     Ok((node, github, redis, host))
+}
+
+/// Events are refused before any commit could fail: who watches metrics alone sees it all the same.
+#[tokio::test]
+async fn a_part_is_degraded_for_as_long_as_its_disk_is_full() -> Result<()> {
+    const FLOOR: &str = "GRIPFAST_MIN_FREE_BYTES";
+    let mut node = Node::start_with(BINARY, &[(FLOOR, "900000 GiB")]).await?;
+    let shows = async |node: &Node, value: u8| {
+        let wanted = format!("degraded{{part=\"disk\"}} {value}\n");
+        until_ok("the disk in the metrics", async || {
+            let exposed = node.get("/metrics").await?.text();
+            Ok(exposed.contains(&wanted).then_some(exposed))
+        })
+        .await
+    };
+    let exposed = shows(&node, 1).await?;
+    for part in ["database", "object_store", "redis", "repositories", "sync"] {
+        let well = format!("degraded{{part=\"{part}\"}} 0\n");
+        ensure!(exposed.contains(&well), "{well}{exposed}");
+    }
+    ensure!(
+        exposed.contains("relay_commits_failed_total 0\n"),
+        "{exposed}"
+    );
+    node.stop().await?;
+    node.set_env(FLOOR, "1 MiB");
+    node.launch().await?;
+    shows(&node, 0).await?;
+    Ok(())
 }
 
 fn page(metrics: &BTreeMap<String, Metric>) -> String {

@@ -83,6 +83,38 @@ async fn the_unit_waits_for_readiness_and_watches() -> Result<()> {
     Ok(())
 }
 
+/// A node whose writer is stuck serves nobody: it is silent, so that the manager ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_writer_hangs_does_not_report() -> Result<()> {
+    let mut node = Node::prepare(BINARY, &[])?;
+    // As long as the file is there, the writer goes on.
+    let file = node.work_dir().join("writer");
+    std::fs::write(&file, "")?;
+    node.set_env(
+        "GRIPFAST_FAULT",
+        &format!("relay.writer@{}", file.display()),
+    );
+    let manager = Manager::start(&mut node)?;
+    manager.until("READY=1")?;
+    manager.until("WATCHDOG=1")?;
+    std::fs::remove_file(&file)?;
+    manager.socket.set_read_timeout(Some(WATCHDOG))?;
+    // One may have been on its way.
+    let mut told = 0;
+    while manager.next().is_ok() {
+        told += 1;
+        ensure!(told < 10, "it goes on to report");
+    }
+    ensure!(
+        node.get("/healthz").await?.status == 200,
+        "all else goes on"
+    );
+    std::fs::write(&file, "")?;
+    manager.socket.set_read_timeout(Some(PATIENCE))?;
+    manager.until("WATCHDOG=1")?;
+    Ok(())
+}
+
 /// A node that cannot start never says that it is ready.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_fails_is_no_readiness() -> Result<()> {

@@ -210,6 +210,40 @@ fn a_binary_that_is_larger_than_promised_is_not_packaged() -> Result<()> {
     Ok(())
 }
 
+/// What systemd takes without a word and the node cannot do without, in both units that are shipped.
+#[test]
+fn the_units_bound_memory_and_leave_netlink_and_files_as_documented() -> Result<()> {
+    let dir = TempDir::new()?;
+    let made = build(Path::new(BINARY), dir.path())?;
+    let deb = made
+        .iter()
+        .find(|path| path.extension().is_some_and(|it| it == "deb"));
+    let root = dir.path().join("root");
+    let deb = deb.context("a Debian package")?;
+    run("dpkg-deb", &[Path::new("--extract"), deb, &root], &[])?;
+    let source = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/gripfast.service"
+    );
+    let packaged = root.join("usr/lib/systemd/system/gripfast.service");
+    for unit in [Path::new(source), &packaged] {
+        let text = fs::read_to_string(unit)?;
+        for line in [
+            "MemoryMax=80%",
+            "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK",
+            "StateDirectory=gripfast",
+            "StateDirectoryMode=0750",
+            "UMask=0027",
+            "ConfigurationDirectory=gripfast",
+            "EnvironmentFile=-/etc/gripfast/environment",
+        ] {
+            let is_there = text.lines().any(|it| it == line);
+            ensure!(is_there, "{} lacks {line}", unit.display());
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_unit_is_sound() -> Result<()> {
     let unit = concat!(

@@ -3,19 +3,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Instant,
 };
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
-    Project, RemoteHost, WorkTree,
+    Node, Project, RemoteHost, WorkTree,
     damage::{DAMAGE, Damage, Files, Repair},
-    git,
+    git, until_ok,
 };
 use serde_json::Value;
 
-use crate::sync::scene::Scene;
+use crate::{BINARY, sync::scene::Scene};
 
 /// Repositories of a short run: each kind of damage once, and as many that are sound.
 const SHORT: usize = 2 * DAMAGE.len();
@@ -274,4 +274,110 @@ async fn a_backup_brings_back_what_no_other_server_has() -> Result<()> {
         "no audit record"
     );
     Ok(())
+}
+
+/// Two backups of one directory: the newest has a damaged block, and both have a ref that was deleted since.
+#[tokio::test]
+async fn a_damaged_backup_is_named_the_next_older_one_is_taken_and_no_ref_comes_back() -> Result<()>
+{
+    let mut scene = Scene::with(&ALONE).await?;
+    let tree = WorkTree::with_commit()?;
+    let first = tree.tip("HEAD")?;
+    let hosted = publish_one(&mut scene, &tree, 0, &[], None).await?;
+    let (url, name) = (hosted.project.url(&scene.node), hosted.name());
+    let backups = tempfile::tempdir()?;
+    let place = backups.path().to_str().context("a path")?;
+    // The topic is deleted after the first backup, by a state without it.
+    let topic = tree.commit("topic", "of no use")?;
+    let with_topic = [("refs/heads/main", &*first), ("refs/heads/topic", &topic)];
+    let state = hosted.project.state_at(&with_topic, 50);
+    scene.relay.publish_ok(&state).await?;
+    let refspec = format!("{topic}:refs/heads/topic");
+    tree.push_ok(&url, &[&refspec]).await?;
+    scene.node.run(&["backup", place]).await?;
+    let blocks = backups.path().join("blocks");
+    let of_first: BTreeSet<PathBuf> = files_below(&blocks)?.into_iter().collect();
+    let before = hosted.files.contents()?;
+    tree.git(["reset", "--hard", &first])?;
+    tree.commit("later", "than the first backup")?;
+    let later = tree.tip("HEAD")?;
+    let state = hosted.project.state_at(&[("refs/heads/main", &later)], 30);
+    scene.relay.publish_ok(&state).await?;
+    tree.push_ok(&url, &["main"]).await?;
+    let wanted = [("refs/heads/main".to_owned(), later.clone())];
+    until_ok("the topic is deleted", async || {
+        Ok((git::branches_and_tags(&url).await? == wanted).then_some(()))
+    })
+    .await?;
+    scene.node.run(&["backup", place]).await?;
+    for block in files_below(&blocks)? {
+        if !of_first.contains(&block) {
+            let mut bytes = std::fs::read(&block)?;
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&block, bytes)?;
+        }
+    }
+    // What the first backup has is lost here.
+    for (path, _) in &before {
+        if path.starts_with(hosted.files.objects.join("pack")) && path.exists() {
+            std::fs::remove_file(path)?;
+        }
+    }
+
+    let other = Node::start(BINARY).await?;
+    let foreign = tempfile::tempdir()?;
+    let foreign = foreign.path().to_str().context("a path")?;
+    other.run(&["backup", foreign]).await?;
+    let arguments = ["check", "--full", "--repair", "--from-backup", foreign];
+    let refused = scene.node.command(&arguments).output().await?;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(
+        !refused.status.success() && said.contains("are of another node"),
+        "{said}"
+    );
+
+    let arguments = [
+        "check",
+        "--full",
+        "--json",
+        "--repair",
+        "--from-backup",
+        place,
+    ];
+    let output = scene.node.command(&arguments).output().await?;
+    ensure!(output.status.success(), "{output:?}\n{}", scene.node.log());
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let taken = report["from_backup"].as_array().context("what was taken")?;
+    let [newest, older] = &taken[..] else {
+        anyhow::bail!("not from one after the other: {report}");
+    };
+    let reason = newest["reason"].as_str().unwrap_or_default();
+    ensure!(
+        newest["repaired"] == false && reason.contains("is damaged"),
+        "{newest}"
+    );
+    ensure!(older["repaired"] == true, "{older}");
+    ensure!(
+        older["backup"].as_str() < newest["backup"].as_str(),
+        "{report}"
+    );
+    let (found, is_whole) = check(&scene, &[]).await?;
+    ensure!(is_whole && !found.contains_key(&name), "{found:?}");
+    let refs = git::branches_and_tags(&url).await?;
+    ensure!(refs == wanted, "a ref came from a backup: {refs:?}");
+    Ok(())
+}
+
+fn files_below(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(root)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            all.extend(files_below(&path)?);
+        } else {
+            all.push(path);
+        }
+    }
+    Ok(all)
 }

@@ -2,46 +2,62 @@
 
 use super::faults;
 
+const ELSEWHERE: &str = "the node gets no such request, and is well";
+
 faults! {
     not_running: "the node does not run",
         Selftest "nothing listens there (connection refused)",
         Status "nothing listens there (connection refused)",
+        Explain "nothing listens there (connection refused)",
+        - Log Readyz: "no node runs",
         => "start the node or the proxy, and check address and port";
     unknown_name: "the host name has no address",
         Selftest "the host name has no address",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "check the spelling, and the DNS record of the name";
     no_answer: "a firewall or an overloaded machine swallows requests",
         Selftest "no answer in time",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "check firewalls on the way, and the load of the machine";
     wrong_domain: "`domain` is not the name that clients use",
         Selftest "and serves as http://127.0.0.1:",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "set `domain` (and `base_path`) to the name that clients use";
     certificate: "the certificate of the proxy is not valid",
         Selftest "its certificate is not valid for this name, or has expired",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "renew the certificate, and have it name this host";
     no_tls: "TLS is expected where none is spoken",
         Selftest "it does not speak TLS as we do",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "check that the port is that of TLS";
     redirect: "the proxy redirects to another URL",
         Selftest "/healthz redirects (301",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "name the URL that clients end up at, most often https";
     other_server: "the proxy leads to another program",
         Selftest "and not as a node does",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "check that the proxy leads to the node (bind_address)";
     no_websocket: "the proxy does not pass websockets on",
         Selftest "no websocket is opened",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "have the proxy pass `Upgrade` and `Connection` on";
     small_bodies: "the proxy refuses large pushes",
         Selftest "a push of 2.0 MiB is answered with 413",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "client_max_body_size 0";
     changed_paths: "the proxy changes paths",
         Selftest "and not as git expects",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "have the proxy pass paths on as they are, with their query";
     doubled_cors: "the proxy adds CORS headers of its own",
         Selftest "Access-Control-Allow-Origin is * and *",
+        - Log Readyz Status Explain: ELSEWHERE,
         => "let the proxy neither remove nor add Access-Control-* headers";
     wrong_clock: "the clock of the node is wrong",
         Selftest "its clock and that of this machine differ by",
+        - Log Readyz Status Explain: "a node has no other clock to compare with",
         => "have both follow NTP";
 }
 
@@ -72,7 +88,7 @@ mod stage {
     }
 
     pub(super) async fn not_running() -> Result<Staged> {
-        Ok(Staged::new(Node::prepare(BINARY, &[])?))
+        Ok(Staged::new(Node::prepare(BINARY, &[])?).about("00".repeat(32)))
     }
 
     pub(super) async fn unknown_name() -> Result<Staged> {

@@ -2,60 +2,92 @@
 
 use super::faults;
 
+const OTHERS: &str = "it is no fault of this node";
+
 faults! {
     denied: "the host wants a login (403)",
         Explain "the host responded with status 403",
         Log "the host responded with status 403",
+        Status "the host responded with status 403",
+        - Readyz Selftest: OTHERS,
         => "make the repository public at that host, or push the data here";
     not_found: "the host has no such repository (404)",
         Explain "the host responded with status 404",
         Log "the host responded with status 404",
+        Status "the host responded with status 404",
+        - Readyz Selftest: OTHERS,
         => "correct the clone URL in the announcement, or push the data here";
     rate_limited: "the host wants to be left alone (429)",
         Explain "the host responded with status 429",
         Log "the host responded with status 429",
+        Status "the host responded with status 429",
+        - Readyz Selftest: OTHERS,
         => "the host is left alone for as long as it asks";
     server_error: "the host has a fault of its own (500)",
         Explain "the host responded with status 500",
         Log "the host responded with status 500",
+        Status "the host responded with status 500",
+        - Readyz Selftest: OTHERS,
         => "nothing to do here: the host is asked again by itself";
     silent: "the host takes requests and never answers",
         Explain "the host sent no response in time",
         Log "the host sent no response in time",
+        Status "the host sent no response in time",
+        - Readyz Selftest: OTHERS,
         => "nothing to do here: the host is asked again by itself";
     stuck: "the host stops in the middle of a pack",
         Explain "the host stopped in the middle of its response",
         Log "the host stopped in the middle of its response",
+        Status "the host stopped in the middle of its response",
+        - Readyz Selftest: OTHERS,
         => "nothing to do here: the host is asked again by itself";
     refused: "nothing listens at the host",
         Explain "the connection was refused",
         Log "the connection was refused",
+        Status "the connection was refused",
+        - Readyz Selftest: OTHERS,
         => "correct the port of the clone URL, if it is wrong";
     certificate: "the certificate of the host is not valid",
         Explain "its certificate is not valid",
         Log "its certificate is not valid",
+        Status "its certificate is not valid",
+        - Readyz Selftest: OTHERS,
         => "have that host renew its certificate, or push the data here";
     unknown_name: "the name of the host cannot be resolved",
         Explain "(DNS)",
         Log "(DNS)",
+        Status "(DNS)",
+        - Readyz Selftest: OTHERS,
         => "correct the host name in the announcement, or the DNS of this machine";
     web_page: "the clone URL leads to a web page",
         Explain "the answer is not of the git protocol",
         Log "the answer is not of the git protocol",
+        Status "the answer is not of the git protocol",
+        - Readyz Selftest: OTHERS,
         => "correct the clone URL in the announcement: it leads to no git server";
     broken_off: "the connection breaks in the middle of a pack",
         Explain "broke off",
         Log "broke off",
+        Status "broke off",
+        - Readyz Selftest: OTHERS,
         => "nothing to do here: the host is asked again by itself";
     too_large: "the repository is larger than `sync_max_pack_bytes`",
         Explain "larger than the 1048576 bytes",
         Log "larger than the 1048576 bytes",
+        Status "larger than the 1048576 bytes",
+        - Readyz Selftest: OTHERS,
         => "raise sync_max_pack_bytes, or push the data here";
     not_there: "the host does not have the commit",
         Explain "the host does not have abababab",
+        Status "the host does not have abababab",
+        - Log: "the host is sound",
+        - Readyz Selftest: OTHERS,
         => "push the missing commits here, or to that host";
     private_address: "the clone URL leads into a private network",
         Explain "is not a public host",
+        Status "is not a public host",
+        - Log: "the host is sound",
+        - Readyz Selftest: OTHERS,
         => "announce a clone URL at a public host";
 }
 

@@ -2,12 +2,16 @@
 
 use super::faults;
 
+const STOPPED: &str = "the node has stopped";
+const NOT_OF_ONE: &str = "it is of no single event or repository";
+
 faults! {
     disk_full: "a disk of the node is full",
         Log "less than min_free_bytes is free",
         Readyz "less than min_free_bytes is free",
         Status "full: pushes and events are refused below",
         Selftest "pushes and events are refused",
+        - Explain: NOT_OF_ONE,
         => "make room, or lower min_free_bytes";
     pack_cut: "a pack is cut short",
         Log "it is cut short",
@@ -32,45 +36,73 @@ faults! {
         => "run `gripfast check --full --repair`";
     event_store_dead: "the event store is dead (`MDB_PANIC`)",
         Log "reason=the relay: the event store is dead after an error of the disk",
+        - Readyz Status Selftest Explain: STOPPED,
         => "look at the disk, then start the node again";
     event_writer_ended: "the thread that writes events has ended",
         Log "reason=the relay: the thread that writes events has ended",
+        - Readyz Status Selftest Explain: STOPPED,
         => "start the node again, and report the lines above";
     database_away: "the database server is away",
         Log "the database server is lost; tried again until it is back",
         Readyz "the database server cannot be reached",
         Status "database: the database server cannot be reached",
         Selftest "not ready: database: the database server cannot be reached",
+        - Explain: NOT_OF_ONE,
         => "start it again, or correct database_url";
     redis_away: "Redis is away",
         Log "redis is disconnected: this instance uses a part of every limit",
         Readyz "Redis cannot be reached (",
         Status "redis: Redis cannot be reached (",
         Selftest "degraded: redis: Redis cannot be reached (",
+        - Explain: NOT_OF_ONE,
         => "Start Redis, or correct redis_url";
     redis_password: "the password of Redis is wrong",
         Log "reason=\"authentication failed\"",
         Readyz "Redis cannot be reached (authentication failed",
         Status "redis: Redis cannot be reached (authentication failed",
+        Selftest "degraded: redis: Redis cannot be reached (authentication failed",
+        - Explain: NOT_OF_ONE,
         => "Start Redis, or correct redis_url";
     sync_off: "fetching is switched off while events wait for data",
+        Log "sync is switched off: nothing is fetched from elsewhere",
         Status "sync is switched off (sync_enabled)",
         Explain "held",
+        - Readyz Selftest: "the operator wants it so",
         => "sync_enabled is off";
     push_without_state: "a push that no signed state allows",
         Log "push refused",
         Explain "recent refusals",
+        - Readyz Status Selftest: "a refusal is no fault of the node",
         => "Push the branches and tags that the signed state names";
     relay_away: "a relay that announcements list is away",
-        Status "1 failing relay",
-        => "`gripfast sync status`";
+        Log "the connection was refused",
+        Status "the connection was refused; nothing to do here if it comes back",
+        - Readyz Selftest: "it is no fault of this node",
+        - Explain: NOT_OF_ONE,
+        => "it is dialled again by itself; else announce another relay";
+    sync_stalled: "nothing is fetched although data has been due for long",
+        Readyz "nothing is fetched, and the data of x has been due for",
+        Status "sync: nothing is fetched, and the data of x has been due for",
+        Selftest "degraded: sync: nothing is fetched, and the data of x has been due for",
+        - Log: "what would write it does not run: `/readyz` and the alert GripfastDegraded find it",
+        - Explain: "it says when the next attempt was due",
+        => "`gripfast sync status` shows what is waited for";
+    object_store_away: "the object store of a cluster is away",
+        Log "the object store is away",
+        Readyz "the object store cannot be reached: the connection was refused",
+        Status "object_store: the object store cannot be reached: the connection was refused",
+        Selftest "degraded: object_store: the object store cannot be reached: the connection was refused",
+        - Explain: NOT_OF_ONE,
+        => "Start it again, or correct cluster_packs";
 }
 
 mod stage {
     use std::{fs, path::PathBuf};
 
     use anyhow::{Context as _, Result, ensure};
-    use grip_testkit::{LocalProject, Node, PostgresServer, Project, RedisServer, until};
+    use grip_testkit::{
+        Clock, LocalProject, Node, PostgresServer, Project, RedisServer, S3Server, until_ok,
+    };
 
     use crate::{
         BINARY,
@@ -210,11 +242,42 @@ mod stage {
             .await?
             .publish_ok(&announcement)
             .await?;
-        until("the relay is known", || async {
-            let sync = scene.node.json("/api/v1/sync").await.ok()?;
-            (sync["relays_total"] == 1).then_some(())
+        until_ok("the list of relays names cause and next step", async || {
+            let shown = scene.node.run(&["sync", "status"]).await?;
+            let says = |words| shown.contains(words);
+            let named = says("the connection was refused; next attempt")
+                && says("next step: nothing to do here if it comes back");
+            Ok(named.then_some(()))
         })
         .await?;
         Ok(Staged::new(scene.node))
+    }
+
+    pub(super) async fn sync_stalled() -> Result<Staged> {
+        let dir = tempfile::tempdir()?;
+        let clock = Clock::new(dir.path())?;
+        let mut settings = clock.settings()?;
+        settings.push(("GRIPFAST_FAULT".to_owned(), "sync.attempts!".to_owned()));
+        let settings: Vec<_> = settings
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        let (mut scene, remote) = Scene::with_remote(&settings).await?;
+        scene.hold_remote(&remote).await?;
+        clock.set_off_by(15 * 60)?;
+        Ok(Staged::new(scene.node).with(remote).with(dir))
+    }
+
+    pub(super) async fn object_store_away() -> Result<Staged> {
+        let server = PostgresServer::start().await?;
+        let store = S3Server::start().await?;
+        let mut node = Node::prepare(BINARY, &[("DATABASE_URL", &server.url())])?;
+        for (name, value) in store.env() {
+            node.set_env(name, &value);
+        }
+        node.set_env("GRIPFAST_CLUSTER_PACKS", &store.place());
+        node.launch().await?;
+        drop(store);
+        Ok(Staged::new(node).with(server))
     }
 }

@@ -2,51 +2,72 @@
 
 use super::faults;
 
+const ENDED: &str = "no node runs";
+
 faults! {
     port_taken: "another program listens on `bind_address`",
         Log "is in use by another program",
+        - Readyz Status Selftest Explain: ENDED,
         => "choose another address with --bind-address";
     foreign_address: "`bind_address` is of another machine",
         Log "is no address of this machine",
+        - Readyz Status Selftest Explain: ENDED,
         => "choose another address with --bind-address";
     directory_taken: "another node uses the data directory",
         Log "is in use by another gripfast (process ",
+        - Readyz Status Selftest Explain: ENDED,
         => "stop that one, or choose another directory with --data-dir";
     directory_not_writable: "the data directory cannot be written",
         Log "cannot write to the directory",
+        - Readyz Status Selftest Explain: ENDED,
         => "give it to the user of the service, or choose another with --data-dir";
     unknown_setting: "a setting is misspelled in the configuration file",
         Log "gripfast.toml:2: max_conections is no setting of gripfast",
+        - Readyz Status Selftest Explain: "the node runs as if the line were not there",
         => "did you mean max_connections?";
     wrong_value: "a setting has a value that it cannot have",
         Log "GRIPFAST_MAX_PACK_BYTES",
+        - Readyz Status Selftest Explain: ENDED,
         => "is no size such as `500 MB`, `2 GiB` or a number of bytes";
     git_missing: "there is no git",
         Log "cannot run /no/such/git",
+        - Readyz Status Selftest Explain: ENDED,
         => "install git, or name it with git_program";
     git_too_old: "git is too old",
         Log "git 2.20 is too old, 2.37 is needed",
+        - Readyz Status Selftest Explain: ENDED,
         => "install a newer one, or name it with git_program";
     restore_unfinished: "a restore was interrupted",
         Log "did not end",
+        - Readyz Status Selftest Explain: ENDED,
         => "run `gripfast restore` again";
     database_damaged: "the embedded database is damaged",
         Log "is damaged or is no SQLite database",
+        - Readyz Status Selftest Explain: ENDED,
         => "restore it from a backup, or move it away to begin with an empty one";
     event_store_damaged: "the event store is damaged",
         Log "the event store is damaged or is none",
+        - Readyz Status Selftest Explain: ENDED,
         => "restore it from a backup, or move it away to begin with an empty one";
     key_damaged: "the key of the service is damaged",
         Log "cannot use the key of this service in",
+        - Readyz Status Selftest Explain: ENDED,
         => "restore it from a backup";
     database_server_away: "the database server does not run when the node starts",
         Log "cannot reach the database server 127.0.0.1:",
+        - Readyz Status Selftest Explain: ENDED,
         => "is it running, and are its host and port right?";
     database_missing: "the database server has no such database",
         Log "has no such database",
+        - Readyz Status Selftest Explain: ENDED,
         => "create it with createdb, or name another one";
+    object_store_away: "the object store of a cluster cannot be reached when the node starts",
+        Log "the object store cannot be reached: the connection was refused",
+        - Readyz Status Selftest Explain: ENDED,
+        => "cannot use cluster_packs (s3://";
     redis_url_wrong: "`redis_url` is no URL of Redis",
         Log "redis_url",
+        - Readyz Status Selftest Explain: ENDED,
         => "redis://";
 }
 
@@ -159,6 +180,25 @@ mod stage {
         let server = PostgresServer::start().await?;
         let url = server.url().replace("/postgres", "/nosuch");
         ends_with(&[("DATABASE_URL", &url)], FAILURE).await
+    }
+
+    pub(super) async fn object_store_away() -> Result<Staged> {
+        let (server, port) = (PostgresServer::start().await?, ReservedPort::new()?);
+        let endpoint = format!("http://127.0.0.1:{}", port.number());
+        let settings = [
+            ("DATABASE_URL", server.url()),
+            ("GRIPFAST_CLUSTER_PACKS", "s3://gripfast/packs".to_owned()),
+            ("AWS_ENDPOINT_URL", endpoint),
+            ("AWS_ALLOW_HTTP", "true".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "tide".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "harbour".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+        ];
+        let settings: Vec<_> = settings
+            .iter()
+            .map(|(key, value)| (*key, value.as_str()))
+            .collect();
+        ends_with(&settings, FAILURE).await
     }
 
     pub(super) async fn redis_url_wrong() -> Result<Staged> {
