@@ -217,7 +217,9 @@ mod tests {
         fs::write(pack.join("pack-1.pack"), "one").unwrap();
         fs::write(pack.join("multi-pack-index"), "names pack-1").unwrap();
         let kept = repositories.keep_objects().unwrap();
-        let frozen = repositories.freeze(&kept, &AtomicU64::new(0)).unwrap();
+        let frozen = repositories
+            .freeze(&kept, &FreezeProgress::default())
+            .unwrap();
         fs::remove_file(pack.join("pack-1.pack")).unwrap();
         let head = frozen.git.join(repo.path()).join("HEAD");
         let before = fs::read(&head).unwrap();
@@ -228,7 +230,9 @@ mod tests {
         assert!(!packs.join("multi-pack-index").exists());
         assert!(frozen.git.join(repo.path()).join("refs").is_dir());
         // The next one knows nothing of the last, and neither does the next start.
-        let again = repositories.freeze(&kept, &AtomicU64::new(0)).unwrap();
+        let again = repositories
+            .freeze(&kept, &FreezeProgress::default())
+            .unwrap();
         assert!(
             !again
                 .git

@@ -190,8 +190,7 @@ mod tests {
         let printed = run::output(run::command("sha512sum").arg(&archive)).unwrap();
         let sha512: String = printed.chars().take(128).collect();
         let mut package = Package {
-            scope: "",
-            name: "some",
+            name: "@scope/some",
             version: "1.0.0",
             sha512: PAYLOADS[0].sha512,
         };

@@ -182,7 +182,7 @@ const TIGHT: Bounds = Bounds {
 };
 
 /// What a new purgatory is after these, each so many seconds after the one before, and until when.
-fn played(steps: &[(Verb, i64)]) -> (Purgatory, Journal, Timestamp) {
+fn played(steps: &[(Verb, i64)]) -> (Purgatory, Journal, Millis) {
     let (mut purgatory, mut journal, mut now) = (Purgatory::new(TIGHT), Journal::default(), NOW);
     for (verb, seconds) in steps {
         now = now + SECOND * u32::try_from(*seconds).unwrap();
@@ -198,7 +198,7 @@ proptest! {
     fn the_journal_replays_to_the_same_purgatory(
         steps in proptest::collection::vec((verb(), 0..400i64), 0..80),
     ) {
-        let (mut purgatory, mut journal, mut now) = played(&steps);
+        let (mut purgatory, mut journal, now) = played(&steps);
         // What has ended would get a grace that the living purgatory does not give.
         journal.apply(purgatory.cleanup(now).1);
 

@@ -231,7 +231,7 @@ async fn g02_1_three_nodes_in_a_ring_one_killed_and_one_cut_off_end_with_the_sam
     println!("the ring agreed after {:?}", began.elapsed());
     let expected = git::branches_and_tags(&place(0, 0)).await?;
     ensure!(!expected.is_empty(), "no refs");
-    for at in 0..3 {
+    for (at, it) in ring.iter().enumerate() {
         for owner in [at, (at + 2) % 3] {
             let refs = git::branches_and_tags(&place(owner, at)).await?;
             ensure!(
@@ -239,7 +239,7 @@ async fn g02_1_three_nodes_in_a_ring_one_killed_and_one_cut_off_end_with_the_sam
                 "{owner} at {at}: {refs:?} is not {expected:?}"
             );
         }
-        println!("with other relays: {}", traffic(&ring[at].node).await?);
+        println!("with other relays: {}", traffic(&it.node).await?);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use grip_testkit::{
     Author, Node, WorkTree,
     events::tag,
     http::must_contain,
-    roles::{ROLE_CASES, RoleCase, RoleSet, role_tags},
+    roles::{RoleCase, RoleSet, role_cases, role_tags},
 };
 use nostr::prelude::Timestamp;
 use serde_json::Value;
@@ -56,7 +56,7 @@ async fn g01_68_the_newest_announcement_of_each_author_counts_under_its_own_iden
 async fn g01_69_to_76_explain_names_the_maintainers_of_the_worked_cases_and_whom_they_invite()
 -> Result<()> {
     let node = node().await?;
-    for case in ROLE_CASES {
+    for case in &role_cases() {
         worked(&node, case)
             .await
             .with_context(|| format!("case {}: {:?}", case.number, case.announcements))?;
@@ -67,7 +67,7 @@ async fn g01_69_to_76_explain_names_the_maintainers_of_the_worked_cases_and_whom
 async fn worked(node: &Node, case: &RoleCase) -> Result<()> {
     let people: BTreeMap<char, Author> = ['A', 'B', 'C'].map(|it| (it, Author::new())).into();
     let identifier = format!("case-{}", case.number);
-    for text in case.announcements {
+    for text in &case.announcements {
         let author = &people[&text.chars().next().context("it names its author")?];
         let tags = role_tags(text, |name| people[&name].hex());
         let event = author.announcement(&node.authority(), &identifier, tags);
