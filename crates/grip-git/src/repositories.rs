@@ -258,8 +258,9 @@ pub struct Fsck {
     pub report: String,
 }
 
-/// Complaints of git that ran out of something: they say nothing of what it was to read.
-const RAN_OUT: [&str; 8] = [
+/// Complaints of git that ran out of something, or whose disk did not answer or let it: they say nothing of
+/// what it was to read, which may be sound.
+const CUT_SHORT: [&str; 13] = [
     "ut of memory",
     "died of signal",
     "annot allocate",
@@ -268,12 +269,17 @@ const RAN_OUT: [&str; 8] = [
     "annot fork",
     "oo many open files",
     "o space left",
+    "nput/output error",
+    "ermission denied",
+    "peration not permitted",
+    "tale file handle",
+    "onnection timed out",
 ];
 
-/// Says whether git ended before it could tell anything: killed, or out of something.
+/// Says whether git ended before it could tell anything: killed, out of something, or without its disk.
 fn is_cut_short(finished: &Finished) -> bool {
-    let ran_out = |text: &&str| finished.stderr.contains(text);
-    finished.status.code().is_none() || RAN_OUT.iter().any(ran_out)
+    let complains = |text: &&str| finished.stderr.contains(text);
+    finished.status.code().is_none() || CUT_SHORT.iter().any(complains)
 }
 
 impl Repositories {

@@ -348,8 +348,8 @@ impl Repositories {
                 return Ok(Request::Small(buffer.freeze()));
             }
             if total >= next_look {
-                // Anybody may fetch.
-                let room = self.has_room(DiskUser::Stranger, BYTES_PER_LOOK).await;
+                // Clones go on where strangers may write no more: what is kept here goes with the request.
+                let room = self.has_room(DiskUser::Maintainer, BYTES_PER_LOOK).await;
                 room.map_err(io::Error::other)?;
                 next_look = total + BYTES_PER_LOOK;
             }

@@ -178,13 +178,17 @@ impl Core {
         }
     }
 
-    /// One that cannot be read to its end is not read again by itself: one that is too large for it would be
-    /// read in every sweep. The next fetch that fails names it again.
+    /// One that is served and cannot be read to its end is not read again by itself: one that is too large
+    /// for it would be read in every sweep. The next fetch that fails names it again. One that is not served
+    /// has no such fetch, and is read again by the next sweep.
     async fn look_at_suspect(&self, addr: &RepoAddr) {
         if self.hosted.status(addr).is_none() {
             self.damage.by_fsck.lock().remove(addr);
         } else if let Err(error) = self.fsck(addr).await {
             error.log("failed to check a repository whose fetch failed");
+            if let Some(unclean) = self.damage.by_fsck.lock().get_mut(addr) {
+                unclean.repair = Repair::Fetching;
+            }
         }
     }
 }

@@ -184,8 +184,8 @@ impl Core {
         Ok(decision)
     }
 
-    /// Says whether the author of a pull request maintains all that it names. What cannot be read is
-    /// not theirs. Blocks no longer than a few looks by key.
+    /// Says whether the author of a pull request owns all that it names, or is listed by its owners. What
+    /// cannot be read is not theirs. Blocks no longer than a few looks by key.
     fn is_by_maintainer(&self, event: &Event) -> bool {
         let policy = self.policy.load();
         let judged = self.look(|view| by_maintainer(event, view, &policy));

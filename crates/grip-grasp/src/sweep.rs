@@ -293,7 +293,7 @@ impl Core {
 }
 
 /// The identifiers whose refs may have to follow the end of an entry.
-fn concerns(expired: &Expired) -> &[Identifier] {
+pub(crate) fn concerns(expired: &Expired) -> &[Identifier] {
     match expired {
         Expired::AnnouncementRepository(addr) | Expired::Announcement { addr, .. } => {
             std::slice::from_ref(&addr.identifier)

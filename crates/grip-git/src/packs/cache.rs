@@ -391,7 +391,11 @@ impl Packs {
 
     /// A disk that does not say how full it is counts as one with room.
     pub(super) fn check_room(&self, bytes: u64) -> io::Result<()> {
-        let floor = self.cache.min_free_bytes;
+        self.check_room_above(self.cache.min_free_bytes, bytes)
+    }
+
+    /// The same above a floor of its own.
+    pub(super) fn check_room_above(&self, floor: u64, bytes: u64) -> io::Result<()> {
         let needed = floor.saturating_add(bytes);
         match free_bytes(&self.layout.root) {
             Ok(free) if free < needed => Err(io::Error::new(

@@ -111,8 +111,9 @@ pub(super) fn judge(
     Ok(trail.end(Outcome::Serve))
 }
 
-/// Says whether the author of a pull request maintains each served repository that it names by `a`. One
-/// of his own beside another's makes no difference to the other.
+/// Says whether the author of a pull request owns each served repository that it names by `a`, or is listed
+/// by its owner. One of his own beside another's makes no difference to the other. It costs a look by key
+/// for each, whatever strangers announce: whoever is only listed by somebody listed is a contributor here.
 pub(crate) fn by_maintainer(
     event: &Event,
     view: &dyn View,
@@ -125,9 +126,16 @@ pub(crate) fn by_maintainer(
         return Ok(false);
     }
     let targets = served(&request.targets, view, policy)?;
+    let author = event.pubkey.to_hex();
     for target in &targets {
-        let announcements = Announcements::load_of(target, view, policy)?;
-        if !announcements.set_of(&target.owner).contains(&event.pubkey) {
+        let of_owner = view.announcements_of(target, policy)?;
+        let mut tags = of_owner
+            .iter()
+            .flat_map(|known| known.read.announcement.event.tags.iter());
+        let is_listed = tags.any(|tag| {
+            ["maintainers", "M", "m"].contains(&tag.kind()) && tag.as_slice()[1..].contains(&author)
+        });
+        if target.owner != event.pubkey && !is_listed {
             return Ok(false);
         }
     }

@@ -4,10 +4,13 @@ use std::{ops::Bound, sync::Arc, time::Duration};
 
 use grip_nostr::RepoAddr;
 use grip_types::{ErrorChain, Identifier};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{Disagreement, Fault};
 use crate::{Grasp, LookError, error::GraspError, grasp::Core};
+
+/// How long a look at what does not agree waits for the sweep under way.
+const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A page of the audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,8 +64,9 @@ impl Grasp {
             checked.identifiers += 1;
             let mut looked = self.core.look_at(identifier).await;
             if looked.as_ref().is_ok_and(|found| !found.is_empty()) {
-                // A sweep ends entries in memory before it has the turn in which git follows.
-                let _at_rest = self.core.sweeping.lock().await;
+                // A sweep ends entries in memory before it has the turn in which git follows. One that reads
+                // damaged repositories takes long, and what is found meanwhile is shown.
+                let _at_rest = timeout(SWEEP_PATIENCE, self.core.sweeping.lock()).await;
                 looked = self.core.look_at(identifier).await;
             }
             let mut found = match looked {

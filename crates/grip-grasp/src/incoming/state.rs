@@ -17,6 +17,7 @@ use crate::{
     error::GraspError,
     grasp::{Core, now},
     release::{DataSource, Plan, Released},
+    sweep::concerns,
 };
 
 /// How long a state waits for its announcement: clients send both at once.
@@ -179,6 +180,10 @@ impl Core {
         let give_way =
             |purgatory: &mut Purgatory| purgatory.give_way_to_state(event, name, from, now());
         let expired = self.held(give_way).await?;
+        // Refs of other names may rest on pull requests among them: their turns come with the next sweep.
+        for identifier in expired.iter().flat_map(concerns) {
+            self.unsettled.add(identifier);
+        }
         let count = expired.len();
         if count > 0 {
             tracing::info!(identifier = %name, id = %event.id, count, "older events of its author gave way to a state");

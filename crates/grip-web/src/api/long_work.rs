@@ -66,7 +66,7 @@ impl<P: Default, T: Clone> LongWork<P, T> {
         };
         match timeout(PATIENCE, run.ended()).await {
             Ok(ended) => {
-                self.current.lock().take();
+                self.forget_run(&run);
                 Answer::Ended(ended)
             }
             Err(_) => Answer::UnderWay(run.progress),
@@ -78,8 +78,14 @@ impl<P: Default, T: Clone> LongWork<P, T> {
         let current = self.current.lock().as_ref().map(|(run, _)| run.clone());
         if let Some(mut run) = current {
             drop(run.ended().await);
-            self.current.lock().take();
+            self.forget_run(&run);
         }
+    }
+
+    /// Forgets a run whose end was heard, unless another has begun since.
+    fn forget_run(&self, run: &Run<P, T>) {
+        let is_it = |(it, _): &mut (Run<P, T>, Instant)| Arc::ptr_eq(&it.progress, &run.progress);
+        self.current.lock().take_if(is_it);
     }
 }
 
