@@ -113,7 +113,8 @@ async fn what_the_owner_left_with_us_is_found_after_its_death() {
     let members = Member::net(2, &patient()).await;
     let manifest = manifest(&Author::new(), "x", 1, vec![]);
     members[0].serve(&manifest).await;
-    let stored = || async { (members[1].dht.status().records >= 2).then_some(()) };
+    // Of its name, of its manifest, and of the node.
+    let stored = || async { (members[1].dht.status().records >= 3).then_some(()) };
     until("its records lie here", stored).await.unwrap();
     members[0].stop().await;
     for key in keys(&manifest) {

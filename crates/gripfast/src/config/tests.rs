@@ -686,7 +686,9 @@ fn the_migration_guide_names_every_default_that_differs() {
     let guide = std::fs::read_to_string(file).unwrap();
     let (_, guide) = guide.split_once("## Coming from ngit-grasp").unwrap();
     let (guide, _) = guide.split_once("\n## ").unwrap();
-    let written = guide.lines().filter(|line| line.starts_with("| `"));
+    let (_, table) = guide.split_once("| setting | ngit-grasp |").unwrap();
+    let written = table.lines().skip(2);
+    let written = written.take_while(|line| line.starts_with("| `"));
     let expected = DEFAULTS_OF_NGIT_GRASP.iter().filter_map(|(key, theirs)| {
         let option = find(key).unwrap();
         let ours = match (option.default, option.derived) {
