@@ -244,9 +244,17 @@ impl Subject for Binary {
     }
 
     async fn audit(&mut self, _name: &str) -> Result<Vec<String>> {
-        let page = self.order("POST", "/api/v1/check").await?;
-        let found = page["disagreements"].as_array().context("a list")?;
-        Ok(found.iter().map(ToString::to_string).collect())
+        let (mut found, mut path) = (Vec::new(), "/api/v1/check".to_owned());
+        loop {
+            let page = self.order("POST", &path).await?;
+            let disagreements = page["disagreements"].as_array().context("a list")?;
+            found.extend(disagreements.iter().map(ToString::to_string));
+            // What belongs to nobody is told by the last page.
+            let Some(next) = page["next"].as_str() else {
+                return Ok(found);
+            };
+            path = format!("/api/v1/check?after={next}");
+        }
     }
 
     fn is_at_rest(&self) -> bool {
