@@ -248,7 +248,9 @@ impl Ledger {
                 && other.created_at > event.created_at
         };
         let addressable = event.kind.is_addressable();
-        addressable && served.values().any(replaces)
+        // The announcement of a return may be held, and the one that was deleted before it is gone.
+        let acknowledged = self.events.values().filter(|other| !is_state(other));
+        addressable && served.values().chain(acknowledged).any(replaces)
     }
 
     /// Every object a served state names is here, and the repository is sound.
