@@ -32,7 +32,7 @@ const MAX_PIECES: usize = 4;
 
 /// Bytes of a fetched file that are handed to the disk at once.
 const WRITTEN_AT_ONCE: usize = 1 << 20;
-/// Bytes of it that are synced together, while further ones come: whoever needs it whole on disk waits for
+/// Bytes of it that are synced together, while further ones come: a reader that needs it whole on disk waits for
 /// the last of them alone.
 const SYNCED_AT_ONCE: u64 = 16 << 20;
 

@@ -223,7 +223,7 @@ impl Resolve for Resolver {
 }
 
 /// The addresses of a name whose answers may all be connected to (G02-53). One that may not refuses the
-/// name: whoever answers with an address inside beside a public one tries to find out which is taken.
+/// name: an address inside beside a public one is there to find out which is taken.
 fn sift(rules: &Rules, host: &Domain, mut found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Special> {
     let refused = found
         .iter()

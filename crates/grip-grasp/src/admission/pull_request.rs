@@ -113,7 +113,7 @@ pub(super) fn judge(
 
 /// Says whether the author of a pull request owns each served repository that it names by `a`, or is listed
 /// by its owner. One of his own beside another's makes no difference to the other. It costs a look by key
-/// for each, whatever strangers announce: whoever is only listed by somebody listed is a contributor here.
+/// for each, whatever strangers announce: a key that only another listed key lists is a contributor here.
 pub(crate) fn by_maintainer(
     event: &Event,
     view: &dyn View,
