@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{Node, Project};
+use crate::{Node, Project, git};
 
 /// One kind of damage.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +76,13 @@ impl Files {
         let mut files = entries.iter().map(fs::DirEntry::path);
         let found = files.find(|path| path.extension().is_some_and(|it| it == extension));
         found.with_context(|| format!("no .{extension} file"))
+    }
+
+    /// Says whether the repository can read an object.
+    pub async fn has(&self, oid: &str) -> Result<bool> {
+        Ok(git::run(&self.repository, ["cat-file", "-e", oid])
+            .await?
+            .ok)
     }
 
     /// Every file of the repository and its store with its content, by path.
