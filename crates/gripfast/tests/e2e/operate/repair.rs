@@ -124,7 +124,8 @@ async fn check_repairs_what_can_be_repaired_and_touches_nothing_else() -> Result
     let (looked, damaged) = (began.elapsed(), found.len());
     ensure!(!is_sound);
     let is_found = |hosted: &&Hosted| found.contains_key(&hosted.name());
-    let is_named = |it: &&Hosted| it.damage.is_some_and(|it| it.repair != Repair::WhenRead);
+    let is_silent = |it: Repair| matches!(it, Repair::WhenRead | Repair::Needless);
+    let is_named = |it: &&Hosted| it.damage.is_some_and(|it| !is_silent(it.repair));
     let missed = all.iter().filter(|it| is_named(it) && !is_found(it));
     let missed: Vec<_> = missed.filter_map(|it| Some(it.damage?.name)).collect();
     ensure!(missed.is_empty(), "not found: {missed:?}");
@@ -183,6 +184,15 @@ async fn check_repairs_what_can_be_repaired_and_touches_nothing_else() -> Result
             let expected = [("refs/heads/main".to_owned(), tip.clone())];
             ensure!(refs == expected, "{what}: {refs:?}");
         }
+    }
+    // What is left as it is takes pushes all the same.
+    let is_needless = |it: &&Hosted| it.damage.is_some_and(|it| it.repair == Repair::Needless);
+    let later = tree.commit("later", "than the repair")?;
+    for hosted in all.iter().filter(is_needless) {
+        let state = hosted.project.state_at(&[("refs/heads/main", &later)], 30);
+        scene.relay.publish_ok(&state).await?;
+        let url = hosted.project.url(&scene.node);
+        tree.push_ok(&url, &["main"]).await?;
     }
     Ok(())
 }
