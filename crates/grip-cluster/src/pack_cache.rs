@@ -44,7 +44,7 @@ impl PackStore {
 impl PackSource for Source {
     fn fetch(&self, files: Vec<(PackFile, PathBuf)>) -> io::Result<()> {
         let fetching = stream::iter(files)
-            .map(|(file, to)| async move { self.packs.get(&file, &to).await })
+            .map(|(file, to)| async move { self.packs.get(&file, &to).await.map_err(worded) })
             .buffer_unordered(MAX_FETCHES)
             .try_collect::<()>();
         let fetching = self.stop.run_until_cancelled(fetching);
@@ -55,6 +55,11 @@ impl PackSource for Source {
     fn is_stopped(&self) -> bool {
         self.stop.is_cancelled()
     }
+}
+
+/// Translated here: who logs it further up knows no object store.
+fn worded(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), grip_bucket::in_words(&error))
 }
 
 /// Keeps packs on this disk until told to stop: without a bound every one that is missing is fetched, with
@@ -141,5 +146,34 @@ async fn evict(repositories: &Repositories, group: &TaskGroup) -> bool {
             false
         }
         Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grip_types::ErrorChain;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn packs_that_cannot_be_fetched_are_told_in_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let packs = PackStore::open(dir.path().join("store").to_str().unwrap()).unwrap();
+        packs.check().await.unwrap();
+        let file = dir.path().join("pack-1.pack");
+        std::fs::write(&file, "a pack").unwrap();
+        let put = packs.put(&file, 0).await.unwrap();
+        std::fs::remove_dir_all(dir.path().join("store/packs")).unwrap();
+        let source = Source {
+            packs,
+            runtime: Handle::current(),
+            stop: CancellationToken::new(),
+        };
+        let error = source
+            .fetch(vec![(put, dir.path().join("copy"))])
+            .unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let said = ErrorChain(&error).to_string();
+        assert!(said.starts_with("the object store has no "), "{said}");
     }
 }

@@ -8,7 +8,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use grip_tasks::fault;
@@ -206,6 +206,8 @@ pub(crate) struct Inner {
     snapshots: Mutex<Snapshots>,
     /// Repositories that were prepared and not needed, to be removed by the next who may block.
     unneeded: Mutex<Vec<PathBuf>>,
+    /// When the tree for a backup was complete; none before that, and where there is none.
+    frozen_at: Mutex<Option<SystemTime>>,
 }
 
 /// The refs used last, up to a weight in bytes.
@@ -313,6 +315,7 @@ impl Repositories {
             withheld_sets: WithheldSets::default(),
             snapshots: Mutex::new(Snapshots::new(options.ref_cache_bytes)),
             unneeded: Mutex::default(),
+            frozen_at: Mutex::default(),
             options: options.clone(),
         };
         inner.prepare_root().map_err(failed)?;

@@ -137,26 +137,32 @@ impl Core {
     /// Reads every object of a repository, and notes what is wrong. What was known stays known if that
     /// cannot be done.
     pub(crate) async fn fsck(&self, addr: &RepoAddr) -> Result<Option<String>, GraspError> {
-        let fsck = self.repositories.fsck(addr).await;
-        let fsck = fsck.map_err(GraspError::repository(addr))?;
+        let read = self.read_all(addr).await?;
         let mut by_fsck = self.damage.by_fsck.lock();
-        if fsck.is_clean {
+        let Some(reason) = read else {
             if by_fsck.remove(addr).is_some() {
                 tracing::info!(repository = %addr, "repository is whole again");
             }
             return Ok(None);
-        }
-        let reason = fsck.report.lines().next().unwrap_or("git fsck failed");
+        };
         let repair = by_fsck.get(addr).map(|it| it.repair);
         if repair.is_none() {
             tracing::error!(repository = %addr, reason, "repository is damaged; it is not served until it is whole again");
         }
         let unclean = Unclean {
-            reason: reason.to_owned(),
+            reason: reason.clone(),
             repair: repair.unwrap_or(Repair::Due),
         };
         by_fsck.insert(addr.clone(), unclean);
-        Ok(Some(reason.to_owned()))
+        Ok(Some(reason))
+    }
+
+    /// Reads every object of a repository, and says what is wrong.
+    pub(crate) async fn read_all(&self, addr: &RepoAddr) -> Result<Option<String>, GraspError> {
+        let fsck = self.repositories.fsck(addr).await;
+        let fsck = fsck.map_err(GraspError::repository(addr))?;
+        let reason = fsck.report.lines().next().unwrap_or("git fsck failed");
+        Ok((!fsck.is_clean).then(|| reason.to_owned()))
     }
 
     /// Reads the repositories whose fetches failed as if they were damaged, and has the data looked for that

@@ -1,6 +1,11 @@
 //! The periodic sweep: expired entries, ended withdrawals, unused stores.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use grip_git::Discarded;
 use grip_nostr::{Address, Announcement, Event, EventId, RepoAddr};
@@ -123,10 +128,26 @@ impl Core {
         self.enforce_again().await;
         swept.profiles = self.end_newcomers(now).await?;
         swept.stores = self.remove_unused_stores().await?;
+        self.thaw_abandoned(now).await?;
         swept.disagreements = self.audit_some().await?;
         credited?;
         journalled?;
         Ok(swept)
+    }
+
+    /// Removes what was laid out for a backup whose command was killed: it is space, and links keep that of
+    /// packs which go meanwhile.
+    async fn thaw_abandoned(self: &Arc<Self>, now: Millis) -> Result<(), GraspError> {
+        let now = UNIX_EPOCH + Duration::from_millis(u64::try_from(now.get()).unwrap_or_default());
+        let thaw = move |core: &Self| core.repositories.thaw_abandoned(now);
+        match self.blocking("git.stores", thaw).await? {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!("removed the state of a backup that nobody ended"),
+            Err(error) => {
+                tracing::warn!(%error, "failed to remove the state of an abandoned backup");
+            }
+        }
+        Ok(())
     }
 
     async fn end(self: &Arc<Self>, expired: Expired, swept: &mut Swept) -> Result<(), GraspError> {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{Node, Project};
+use crate::{Node, Project, git};
 
 /// One kind of damage.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,8 @@ pub enum Repair {
     ByFetch,
     /// A person: it is named, and nothing of it is touched.
     ByHand,
+    /// Nobody: it is in nobody's way, and stays as it is.
+    Needless,
 }
 
 /// Where a node keeps a repository.
@@ -54,6 +56,17 @@ pub struct Files {
 impl Files {
     pub fn of(project: &Project, node: &Node) -> Self {
         Self::new(&node.data_dir(), &project.owner.npub(), &project.identifier)
+    }
+
+    /// The files of a repository below `/prs/`, which has its objects itself.
+    pub fn of_contributor(data: &Path, npub: &str, name: &str) -> Self {
+        let root = data.join("git");
+        let repository = root.join(".prs").join(npub).join(format!("{name}.git"));
+        Self {
+            objects: repository.join("objects"),
+            repository,
+            root,
+        }
     }
 
     /// The files of `npub`'s repository `name` in a data directory.
@@ -78,11 +91,19 @@ impl Files {
         found.with_context(|| format!("no .{extension} file"))
     }
 
+    /// Says whether the repository can read an object.
+    pub async fn has(&self, oid: &str) -> Result<bool> {
+        Ok(git::run(&self.repository, ["cat-file", "-e", oid])
+            .await?
+            .ok)
+    }
+
     /// Every file of the repository and its store with its content, by path.
     pub fn contents(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
         let mut all = Vec::new();
-        for dir in [&self.repository, &self.objects] {
-            collect(dir, &mut all)?;
+        collect(&self.repository, &mut all)?;
+        if !self.objects.starts_with(&self.repository) {
+            collect(&self.objects, &mut all)?;
         }
         all.sort();
         Ok(all)
@@ -193,6 +214,12 @@ pub const DAMAGE: &[Damage] = &[
     kind("HEAD empty", Repair::ByEvents, |f| cut(&f.repository.join("HEAD"), 0)),
     kind("repository missing", Repair::ByEvents, |f| remove_dir(&f.repository)),
     kind("alternates missing", Repair::WhenRead, |f| remove(f.repository.join("objects/info/alternates"))),
+    // Refs are replaced by renames, under locks in memory; git's own locks are removed before it writes.
+    kind("locks of git that was killed", Repair::Needless, |f| {
+        let own = ["packed-refs.lock", "HEAD.lock", "config.lock"].map(|name| f.repository.join(name));
+        own.iter().try_for_each(|path| write(path, b""))?;
+        write(&f.packs().join("multi-pack-index.lock"), b"")
+    }),
     kind("object format of another kind", Repair::ByHand, |f| write(&f.repository.join("config"), SHA256)),
     kind("refs kept in another way", Repair::ByHand, |f| write(&f.repository.join("config"), REFTABLE)),
     kind("foreign alternates", Repair::ByHand, |f| {

@@ -249,6 +249,9 @@ impl Packs {
         let tips = self.layout.quarantines();
         let tips = tips.join(format!("{}.tips", disk::unique()));
         fs::write(&tips, lines)?;
+        // Nobody else writes it: a lock is that of a git that was killed.
+        let dir = pack_dir(&self.objects(identifier));
+        disk::remove_file(&dir.join("multi-pack-index.lock"))?;
         let mut command =
             self.git
                 .command(["multi-pack-index", "write", "--bitmap", "--no-progress"]);

@@ -8,19 +8,25 @@
 //! written again by maintenance.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, SystemTime},
 };
 
 use grip_tasks::{Permit, fault};
 use grip_types::{Identifier, RepoAddr};
+use rustix::fs::{FlockOperation, flock};
 
 use super::{Inner, Repositories};
 use crate::{disk, layout, packs};
 
 /// How often a directory is read again because something in it went while it was linked.
 const MAX_LOOKS: usize = 20;
+
+/// How long a tree stays that nobody reads: whoever asked for it was killed.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// A tree of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +104,7 @@ impl Repositories {
             progress.trees.fetch_add(1, Relaxed);
         }
         let files = progress.files.load(Relaxed);
+        *inner.frozen_at.lock() = Some(SystemTime::now());
         Ok(Frozen { git, files })
     }
 
@@ -105,10 +112,37 @@ impl Repositories {
     pub fn thaw(&self) -> io::Result<()> {
         self.inner.thaw()
     }
+
+    /// Removes a frozen tree that has been complete for an hour, unless somebody reads it, who has a shared
+    /// lock on [`Repositories::frozen_path`]; says whether it did. Blocking.
+    pub fn thaw_abandoned(&self, now: SystemTime) -> io::Result<bool> {
+        let inner = &self.inner;
+        // The next layout begins after this.
+        let mut frozen_at = inner.frozen_at.lock();
+        let age = frozen_at.and_then(|at| now.duration_since(at).ok());
+        if age.is_none_or(|age| age < ABANDONED) {
+            return Ok(false);
+        }
+        let place = match File::open(inner.layout.frozen()) {
+            Err(error) if disk::is_absent(&error) => {
+                *frozen_at = None;
+                return Ok(false);
+            }
+            opened => opened?,
+        };
+        if flock(&place, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(false);
+        }
+        remove_tree(&inner.layout.frozen())?;
+        *frozen_at = None;
+        Ok(true)
+    }
 }
 
 impl Inner {
     pub(super) fn thaw(&self) -> io::Result<()> {
+        let mut frozen_at = self.frozen_at.lock();
+        *frozen_at = None;
         remove_tree(&self.layout.frozen())
     }
 
@@ -242,5 +276,33 @@ mod tests {
         drop((repositories, kept));
         let opened = Repositories::open(Options::new(dir.path())).unwrap();
         assert!(!opened.frozen_path().exists());
+    }
+
+    #[test]
+    fn a_tree_goes_after_an_hour_in_which_nobody_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let repositories = Repositories::open(Options::new(dir.path())).unwrap();
+        let kept = repositories.keep_objects().unwrap();
+        let freeze = || repositories.freeze(&kept, &FreezeProgress::default());
+        let place = repositories.frozen_path();
+        let thaw = |minutes: u64| {
+            let now = SystemTime::now() + Duration::from_secs(minutes * 60);
+            repositories.thaw_abandoned(now).unwrap()
+        };
+        assert!(!thaw(61), "there is none");
+        freeze().unwrap();
+        assert!(!thaw(59) && place.exists());
+        let reader = File::open(&place).unwrap();
+        flock(&reader, FlockOperation::LockShared).unwrap();
+        assert!(!thaw(61) && place.exists());
+        drop(reader);
+        assert!(thaw(61) && !place.exists());
+        assert!(!thaw(61), "it is gone");
+        // One that is being laid out is nobody's yet.
+        fs::create_dir_all(&place).unwrap();
+        assert!(!thaw(61) && place.exists());
+        freeze().unwrap();
+        repositories.thaw().unwrap();
+        assert!(!thaw(61));
     }
 }

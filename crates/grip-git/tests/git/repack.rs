@@ -93,13 +93,17 @@ async fn a_large_store_gets_a_bitmap_that_git_uses() {
     // What a git that was killed left behind is in nobody's way.
     std::fs::write(store.join("objects/info/commit-graph.lock"), "").unwrap();
     std::fs::remove_file(store.join("objects/info/commit-graph")).unwrap();
-    assert!(
-        sandbox
-            .repack(&repo.identifier)
-            .await
-            .unwrap()
-            .graph_written
-    );
+    let packs = store.join("objects/pack");
+    std::fs::write(packs.join("multi-pack-index.lock"), "").unwrap();
+    for entry in std::fs::read_dir(&packs).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if name.starts_with("multi-pack-index") && !name.ends_with(".lock") {
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+    let written = sandbox.repack(&repo.identifier).await.unwrap();
+    assert!(written.bitmap_written && written.graph_written);
     let again = sandbox.repack(&repo.identifier).await.unwrap();
     assert!(!again.bitmap_written && !again.graph_written);
     assert_eq!(

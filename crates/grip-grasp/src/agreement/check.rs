@@ -139,13 +139,12 @@ impl Core {
     }
 
     pub(super) async fn fsck_all(
-        &self,
+        self: &Arc<Self>,
         identifier: &Identifier,
     ) -> Result<Vec<Disagreement>, GraspError> {
         let mut found = Vec::new();
-        for owner in self.hosted.owners(identifier).into_keys() {
-            let addr = RepoAddr::new(owner, identifier.clone());
-            let fault = match self.fsck(&addr).await {
+        let mut note = |addr: RepoAddr, read: Result<Option<String>, GraspError>| {
+            let fault = match read {
                 Ok(reason) => reason.map(|reason| Fault::Damaged { reason }),
                 // Of anything else that is wrong with it the audit has told.
                 Err(error) => error.unread().map(|reason| Fault::Unread { reason }),
@@ -155,6 +154,20 @@ impl Core {
                 repository: Some(addr),
                 fault,
             }));
+        };
+        for owner in self.hosted.owners(identifier).into_keys() {
+            let addr = RepoAddr::new(owner, identifier.clone());
+            let read = self.fsck(&addr).await;
+            note(addr, read);
+        }
+        if self.repositories.contributors(identifier).is_empty() {
+            return Ok(found);
+        }
+        // Their packs go with their events: not while they are read.
+        let _turns = self.turns(vec![identifier.clone()]).await?;
+        for addr in self.repositories.contributors(identifier) {
+            let read = self.read_all(&addr).await;
+            note(addr, read);
         }
         Ok(found)
     }

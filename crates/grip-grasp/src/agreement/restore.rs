@@ -43,8 +43,9 @@ impl Grasp {
     /// Puts back what the objects of an identifier lack and `pack` has, and makes repositories again that
     /// cannot be read at all. The pack is of a backup, and complete in itself.
     ///
-    /// No more is taken than what refs and events of now lead to: what was removed since the backup was
-    /// made stays removed. Refs are never taken from a backup: events say what they are.
+    /// No more is taken than what refs and events of now lead to, replaced versions of states among them,
+    /// to which their author may return: objects that nothing else names, or deleted events, stay removed.
+    /// Refs are never taken from a backup: events say what they are.
     pub async fn restore_objects<R>(
         &self,
         identifier: &Identifier,

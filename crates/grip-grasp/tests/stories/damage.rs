@@ -41,7 +41,7 @@ async fn suffers(kind: &Damage) {
     assert_eq!(node.refs(&sound)["refs/heads/main"], tip, "{what}");
     assert_eq!(node.grasp().damage(&sound), None, "{what}");
     let damage = node.grasp().damage(&repo);
-    let is_whole = matches!(repair, Repair::ByEvents | Repair::WhenRead);
+    let is_whole = !matches!(repair, Repair::ByFetch | Repair::ByHand);
     assert_eq!(damage.is_none(), is_whole, "{what}: {damage:?}");
     if repair == Repair::ByFetch {
         let wanted = node.grasp().stats().purgatory.wanted;
@@ -81,6 +81,7 @@ async fn damage_to_packs_is_noticed_and_mended_by_a_fetch() {
 async fn damage_to_refs_is_mended_by_what_the_events_say() {
     suffers_all(Repair::ByEvents).await;
     suffers_all(Repair::WhenRead).await;
+    suffers_all(Repair::Needless).await;
 }
 
 #[tokio::test]

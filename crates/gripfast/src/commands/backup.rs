@@ -75,14 +75,27 @@ pub(crate) fn run(request: &NodeRequest, backup: &BackupRequest) -> anyhow::Resu
 fn of_running(node: &Node<'_>, directory: &Directory) -> anyhow::Result<Made> {
     let end = || node.change_slowly(Method::POST, &[&PATH[..], &["end"]].concat(), &[]);
     let state = laid_out(node).inspect_err(|_| drop(end()))?;
-    let made = backup::frozen(&state, node.data_dir())
-        .context("run this as the user of the node, or as root")
-        .and_then(|sources| backup::make(directory, &sources, node.name()));
+    let made = read_frozen(&state).and_then(|_reading| {
+        let sources = backup::frozen(&state, node.data_dir());
+        let sources = sources.context("run this as the user of the node, or as root")?;
+        backup::make(directory, &sources, node.name())
+    });
     // Also where it failed: links keep the space of what goes meanwhile.
     let ended = end();
     let made = made?;
     ended.context("the backup is complete, but the node could not clear up behind it")?;
     Ok(made)
+}
+
+/// Tells the node that what it laid out is read, for as long as the result lives: it removes what nobody
+/// reads for an hour.
+fn read_frozen(state: &FrozenState) -> anyhow::Result<File> {
+    let git = Path::new(&state.git);
+    let place = git.parent().context("the node names no directory")?;
+    let failed = || format!("cannot read {}", place.display());
+    let reading = File::open(place).with_context(failed)?;
+    flock(&reading, FlockOperation::NonBlockingLockShared).with_context(failed)?;
+    Ok(reading)
 }
 
 /// Has the node lay its state out, however long that takes, as long as it gets on.

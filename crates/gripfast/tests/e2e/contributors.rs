@@ -1,12 +1,18 @@
 //! Contributors without a repository of their own (GRASP-06): what is on disk and when, what a kill
 //! leaves, whose share is used up, what the operator sees.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use grip_testkit::{Author, GitOutput, LocalProject, Node, WorkTree, events::tag, git, until};
+use grip_testkit::{
+    Author, GitOutput, LocalProject, Node, WorkTree,
+    damage::{DAMAGE, Files, Repair},
+    events::tag,
+    git, until,
+};
 use nostr::prelude::{Event, EventId, Timestamp};
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::BINARY;
 
@@ -131,6 +137,52 @@ async fn a_contributor_repository_is_on_disk_while_it_has_refs() -> Result<()> {
     let left = std::fs::read_dir(records)?.count();
     ensure!(left == 0, "{left} records are left");
     agrees(&node).await
+}
+
+/// What a contributor repository has is nowhere else: reading everything names each that is damaged, a repair
+/// touches none of them, and the others are whole.
+#[tokio::test]
+async fn damage_below_prs_is_named_and_left_to_a_person() -> Result<()> {
+    let node = Node::start_with(BINARY, &[ON]).await?;
+    let sound = Contributor::new("sound")?;
+    sound.served(&node).await?;
+    let mut harmed = Vec::new();
+    // Of its directory alone a check knows nothing: the next start looks for the data of what it showed.
+    let kinds = DAMAGE.iter().filter(|kind| kind.repair == Repair::ByFetch);
+    for (n, kind) in kinds
+        .filter(|kind| kind.name != "store missing")
+        .enumerate()
+    {
+        let it = Contributor::new(&format!("harmed-{n}"))?;
+        it.served(&node).await?;
+        harmed.push((kind, it));
+    }
+    agrees(&node).await?;
+    let mut left = Vec::new();
+    for (kind, it) in &harmed {
+        let files = Files::of_contributor(&node.data_dir(), &it.author.npub(), &it.identifier);
+        kind.harm(&files)?;
+        left.push((files.contents()?, files));
+    }
+    for arguments in [&["--repair"][..], &[]] {
+        let arguments = [&["check", "--full", "--json"], arguments].concat();
+        let checked = node.command(&arguments).output().await?;
+        ensure!(!checked.status.success());
+        let checked: Value = serde_json::from_slice(&checked.stdout)?;
+        let found = checked["disagreements"].as_array().context("a list")?;
+        let named = found.iter().filter_map(|it| it["repository"].as_str());
+        let named: BTreeSet<&str> = named.collect();
+        for (kind, it) in &harmed {
+            let path = format!("prs/{}/{}.git", it.author.npub(), it.identifier);
+            ensure!(named.contains(&*path), "{}: {checked:#}", kind.name);
+        }
+        ensure!(named.len() == harmed.len(), "{checked:#}");
+    }
+    for (before, files) in left {
+        ensure!(files.contents()? == before, "it was touched");
+    }
+    ensure!(!sound.names(&node).await?.is_empty());
+    Ok(())
 }
 
 /// G06-10: whoever comes at the same time finds a repository.

@@ -3,6 +3,7 @@
 
 mod burst;
 mod egress;
+mod hourly;
 mod instances;
 mod limits;
 mod logs;

@@ -58,7 +58,7 @@ async fn a_node_with_every_kind_of_damage_starts_serves_names_and_heals() -> Res
             line.contains("repository is damaged") && line.contains(&project.identifier)
         });
         let served = git::ls_remote(&project.url(&node)).await;
-        if matches!(kind.repair, Repair::ByEvents | Repair::WhenRead) {
+        if !matches!(kind.repair, Repair::ByFetch | Repair::ByHand) {
             let refs = served.with_context(|| what)?;
             let main = ("refs/heads/main".to_owned(), project.tip.clone());
             ensure!(refs.contains(&main), "{what}: {refs:?}");

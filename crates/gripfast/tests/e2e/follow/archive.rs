@@ -83,6 +83,47 @@ async fn g05_1_2_an_archive_mirrors_what_does_not_list_it_and_loses_no_tip_by_a_
     Ok(())
 }
 
+/// An upstream that takes a branch and a tag back takes them from what the archive shows, not from what it has.
+#[tokio::test]
+async fn g05_2_a_branch_and_a_tag_that_upstream_deleted_keep_their_tips() -> Result<()> {
+    let upstream = node().await?;
+    let archive = archive_of(&upstream).await?;
+    let project = LocalProject::new("tides")?;
+    let announcement = project.announcement_at(&[&upstream], &[], 60);
+    publish(&upstream, &announcement).await?;
+    let main = ("refs/heads/main", project.tip.as_str());
+    let tree = &project.tree;
+    tree.git(["checkout", "-q", "-b", "fix"])?;
+    let fix = tree.commit("fix", "1")?;
+    tree.git(["tag", "-a", "v1", "-m", "first"])?;
+    let tagged = tree.tip("v1")?;
+    let state = project.state_at(
+        &[main, ("refs/heads/fix", &fix), ("refs/tags/v1", &tagged)],
+        50,
+    );
+    publish(&upstream, &state).await?;
+    let place = project.url(&upstream);
+    tree.push_ok(&place, &["main", "fix", "v1"]).await?;
+    served(&archive, &state).await?;
+    let url = project.url(&archive);
+    git::until_ref(&url, "refs/tags/v1", &tagged).await?;
+
+    let deleted = project.state_at(&[main], 40);
+    publish(&upstream, &deleted).await?;
+    served(&archive, &deleted).await?;
+    let left = git::branches_and_tags(&url).await?;
+    ensure!(left == [(main.0.to_owned(), main.1.to_owned())], "{left:?}");
+    let reader = WorkTree::init()?;
+    for tip in [&fix, &tagged] {
+        reader.run(["fetch", "-q", &url, tip]).await?.text()?;
+        ensure!(reader.tip("FETCH_HEAD")? == *tip);
+    }
+    let subject = format!("{}/tides", project.owner.npub());
+    let log = archive.run(&["archive", "log", &subject]).await?;
+    must_contain(&log, &["refs/heads/fix", &fix, "refs/tags/v1", &tagged]);
+    Ok(())
+}
+
 /// The text for all is shown above.
 #[tokio::test]
 async fn g05_11_what_is_taken_is_said_for_each_selection() -> Result<()> {

@@ -242,6 +242,85 @@ async fn g02_22_what_could_not_be_decided_of_a_page_is_asked_for_again_by_id() -
     Ok(())
 }
 
+/// Comparisons by NIP-77 that were asked for.
+fn comparisons(scene: &Scene) -> Vec<Request> {
+    let requests = scene.relay.requests().into_iter();
+    requests.filter(|it| it.is_comparison).collect()
+}
+
+/// G02-23: a relay that does not speak NIP-77 is read by pages, a day later too, and compared with when it is
+/// connected again.
+#[tokio::test]
+async fn g02_23_a_relay_that_refuses_nip77_is_read_by_pages_until_it_is_connected_again()
+-> Result<()> {
+    let event = foreign(1);
+    let refusing = |message: &Value| {
+        let refusal = || json!(["NEG-ERR", message[1], "unsupported: no negentropy here"]);
+        (message[0] == "NEG-OPEN").then(|| vec![refusal()])
+    };
+    let relay = FakeRelay::start("127.0.2.32", having(&events(&event), refusing)).await?;
+    let mut scene = Scene::configured(relay, Time::Day, &[]).await?;
+    scene
+        .shown("its history is read", |it| {
+            it["full_at"].is_i64() && it["history_by"] == "req" && it["events_received"] == 1
+        })
+        .await?;
+    let read = scene.pages().len();
+    scene.pass(25 * 3_600 + 700).await?;
+    until_true("all is read again", || scene.pages().len() > read).await?;
+    ensure!(comparisons(&scene).len() == 1, "{}", scene.story());
+    scene.relay.hang_up();
+    until_true("it is compared with again", || {
+        comparisons(&scene).iter().any(|it| it.connection == 1)
+    })
+    .await
+    .with_context(|| scene.story())?;
+    ensure!(comparisons(&scene).len() == 2, "{}", scene.story());
+    Ok(())
+}
+
+/// G02-23: a comparison that is not answered ends after 15 s, with a NEG-CLOSE; what it was for is read by pages,
+/// and for a minute nothing is compared.
+#[tokio::test]
+async fn g02_23_a_comparison_that_is_not_answered_gives_way_to_pages_for_a_minute() -> Result<()> {
+    let silent = |message: &Value| (message[0] == "NEG-OPEN").then(Vec::new);
+    let relay = FakeRelay::start("127.0.2.33", having(&events(&foreign(1)), silent)).await?;
+    let mut scene = Scene::configured(relay, Time::Timers(1), &[]).await?;
+    let first = scene
+        .request("it is compared with", 0, |it| it.is_comparison)
+        .await?;
+    let close = json!(["NEG-CLOSE", first.name]);
+    scene.pass(5).await?;
+    ensure!(!scene.relay.heard().contains(&close), "{}", scene.story());
+    ensure!(scene.pages().is_empty(), "{}", scene.story());
+    scene.pass(11).await?;
+    let page = scene
+        .request("it is read by pages", 0, Request::is_page)
+        .await?;
+    ensure!(scene.relay.heard().contains(&close), "{}", scene.story());
+    ensure!(page.filters == first.filters, "{}", scene.story());
+    scene
+        .shown("its history is read", |it| {
+            it["full_at"].is_i64() && it["events_received"] == 1
+        })
+        .await?;
+    let (soon, later) = (LocalProject::new("soon")?, LocalProject::new("later")?);
+    scene.host(&soon).await?;
+    scene
+        .request("what is new is read by pages", 0, |it| {
+            it.is_page() && it.asks("#a", &soon.coordinate())
+        })
+        .await?;
+    ensure!(comparisons(&scene).len() == 1, "{}", scene.story());
+    scene.pass(61).await?;
+    scene.host(&later).await?;
+    until_true("it is compared with again", || {
+        comparisons(&scene).len() > 1
+    })
+    .await
+    .with_context(|| scene.story())
+}
+
 /// A relay that by NIP-77 has `claimed`, and gives `given`.
 fn claiming(claimed: Vec<Value>, given: Vec<Value>) -> Script {
     let nip77 = Nip77::default();

@@ -124,7 +124,8 @@ async fn check_repairs_what_can_be_repaired_and_touches_nothing_else() -> Result
     let (looked, damaged) = (began.elapsed(), found.len());
     ensure!(!is_sound);
     let is_found = |hosted: &&Hosted| found.contains_key(&hosted.name());
-    let is_named = |it: &&Hosted| it.damage.is_some_and(|it| it.repair != Repair::WhenRead);
+    let is_silent = |it: Repair| matches!(it, Repair::WhenRead | Repair::Needless);
+    let is_named = |it: &&Hosted| it.damage.is_some_and(|it| !is_silent(it.repair));
     let missed = all.iter().filter(|it| is_named(it) && !is_found(it));
     let missed: Vec<_> = missed.filter_map(|it| Some(it.damage?.name)).collect();
     ensure!(missed.is_empty(), "not found: {missed:?}");
@@ -183,6 +184,15 @@ async fn check_repairs_what_can_be_repaired_and_touches_nothing_else() -> Result
             let expected = [("refs/heads/main".to_owned(), tip.clone())];
             ensure!(refs == expected, "{what}: {refs:?}");
         }
+    }
+    // What is left as it is takes pushes all the same.
+    let is_needless = |it: &&Hosted| it.damage.is_some_and(|it| it.repair == Repair::Needless);
+    let later = tree.commit("later", "than the repair")?;
+    for hosted in all.iter().filter(is_needless) {
+        let state = hosted.project.state_at(&[("refs/heads/main", &later)], 30);
+        scene.relay.publish_ok(&state).await?;
+        let url = hosted.project.url(&scene.node);
+        tree.push_ok(&url, &["main"]).await?;
     }
     Ok(())
 }
@@ -287,6 +297,17 @@ async fn a_damaged_backup_is_named_the_next_older_one_is_taken_and_no_ref_comes_
     let (url, name) = (hosted.project.url(&scene.node), hosted.name());
     let backups = tempfile::tempdir()?;
     let place = backups.path().to_str().context("a path")?;
+    // A state of which the author repents.
+    let repented = tree.commit("repented", "of")?;
+    let with_repented = [
+        ("refs/heads/main", &*first),
+        ("refs/heads/repented", &repented),
+    ];
+    let repented_state = hosted.project.state_at(&with_repented, 55);
+    scene.relay.publish_ok(&repented_state).await?;
+    tree.push_ok(&url, &[&format!("{repented}:refs/heads/repented")])
+        .await?;
+    tree.git(["reset", "--hard", &first])?;
     // The topic is deleted after the first backup, by a state without it.
     let topic = tree.commit("topic", "of no use")?;
     let with_topic = [("refs/heads/main", &*first), ("refs/heads/topic", &topic)];
@@ -318,6 +339,8 @@ async fn a_damaged_backup_is_named_the_next_older_one_is_taken_and_no_ref_comes_
             std::fs::write(&block, bytes)?;
         }
     }
+    let deletion = hosted.project.owner.delete_events(&[repented_state.id]);
+    scene.relay.publish_ok(&deletion).await?;
     // What the first backup has is lost here.
     for (path, _) in &before {
         if path.starts_with(hosted.files.objects.join("pack")) && path.exists() {
@@ -366,6 +389,12 @@ async fn a_damaged_backup_is_named_the_next_older_one_is_taken_and_no_ref_comes_
     ensure!(is_whole && !found.contains_key(&name), "{found:?}");
     let refs = git::branches_and_tags(&url).await?;
     ensure!(refs == wanted, "a ref came from a backup: {refs:?}");
+    // Their author may return to the state with the topic, and never to the one that was deleted.
+    ensure!(hosted.files.has(&topic).await?, "a kept state names it");
+    ensure!(
+        !hosted.files.has(&repented).await?,
+        "only a deleted state names it"
+    );
     Ok(())
 }
 

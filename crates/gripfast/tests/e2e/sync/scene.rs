@@ -2,10 +2,12 @@
 
 use anyhow::{Context as _, Result, ensure};
 use grip_testkit::{
-    LocalProject, Node, Project, RelayClient, RemoteHost, RemoteProject, git, until_ok, until_true,
+    Clock, LocalProject, Node, Project, RelayClient, RemoteHost, RemoteProject, git, until_ok,
+    until_true,
 };
 use nostr::prelude::Event;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::BINARY;
 
@@ -41,6 +43,18 @@ impl Scene {
         node.launch().await?;
         let relay = node.connect().await?;
         Ok(Self { node, relay })
+    }
+
+    /// A node with further settings whose clock and timers can be set.
+    pub async fn by_clock(env: &[(&str, &str)]) -> Result<(Self, Clock)> {
+        let mut node = Node::prepare(BINARY, &[EAGER, env].concat())?;
+        let clock = Clock::of_timers(node.work_dir(), 1)?;
+        for (name, value) in clock.settings()? {
+            node.set_env(&name, &value);
+        }
+        node.launch().await?;
+        let relay = node.connect().await?;
+        Ok((Self { node, relay }, clock))
     }
 
     /// A node with these settings, and a project `x` whose data is at 127.0.0.2.
@@ -151,6 +165,20 @@ impl Scene {
         }
         ensure!(served == wanted, "{served} of {wanted} are served");
         Ok(())
+    }
+
+    /// Waits until `event` has expired and is looked for all the same.
+    pub async fn is_wanted(&self, event: &Event) -> Result<()> {
+        let (id, kind) = (event.id.to_hex(), event.kind.as_u16());
+        let what = format!("kind {kind} is wanted");
+        let wanted = until_ok(&what, async || {
+            let list = self.node.json("/api/v1/purgatory").await?;
+            let mut waiting = list["waiting"].as_array().into_iter().flatten();
+            let is_it = |entry: &&Value| entry["id"] == id.as_str() && entry["status"] == "wanted";
+            Ok(waiting.find(is_it).map(drop))
+        });
+        let wanted = wanted.await;
+        wanted.with_context(|| format!("log:\n{}", self.node.log()))
     }
 
     /// Lets the node try again now, whatever its backoff.
