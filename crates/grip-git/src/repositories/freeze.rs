@@ -25,7 +25,7 @@ use crate::{disk, layout, packs};
 /// How often a directory is read again because something in it went while it was linked.
 const MAX_LOOKS: usize = 20;
 
-/// How long a tree stays that nobody reads: whoever asked for it was killed.
+/// How long a tree stays that nobody reads: the command that asked for it was killed.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// A tree of links.
